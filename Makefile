@@ -1,0 +1,90 @@
+# make lab      start the course           make test     everything that is checked
+# Every target makes the environment it needs in .venv first. Other Python: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+PY := $(VENV)/bin/python
+LAB_STAMP := $(VENV)/.lab-stamp
+TEST_STAMP := $(VENV)/.test-stamp
+PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
+# pip refuses `-e .` together with hashes, so the package follows the lock; the lock holds the build backend.
+INSTALL_COURSE := $(PIP_INSTALL) --no-deps --no-build-isolation -e .
+UV_LOCK := $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--custom-compile-command "make lock" --no-emit-index-url --no-emit-find-links
+
+# Each stamp is written last and holds the folder it was made in. With no stamp left, as after an interrupted
+# install, the environment is made anew; so it is when its Python no longer starts or the folder was moved.
+ifneq ($(shell $(PY) -c "print(open('$(LAB_STAMP)').read().strip())" 2>/dev/null),$(CURDIR))
+$(shell rm -f $(LAB_STAMP) $(TEST_STAMP))
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help lab test lint refresh bench lock clean setup setup-test
+
+help:
+	@echo "make lab      start the course in JupyterLab (make lab ARGS=\"--no-browser --port 8899\")"
+	@echo "make test     run every test and compare every notebook's output"
+	@echo "make lint     check the style of code and notebooks"
+	@echo "make refresh  run all notebooks again and store their output"
+	@echo "make bench    measure how fast the helpers are"
+	@echo "make lock     resolve the pinned versions anew"
+	@echo "make clean    remove the environment and caches (never my/)"
+
+setup: $(LAB_STAMP)
+
+setup-test: $(TEST_STAMP)
+
+# Says in one plain sentence what is missing, and makes the environment unless a finished one is there.
+define make_venv
+@command -v "$(PYTHON)" >/dev/null 2>&1 || \
+	{ echo "The course needs Python 3.11 or newer, and '$(PYTHON)' was not found."; exit 1; }
+@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "The course needs Python 3.11 or newer, but '$(PYTHON)' is older: try make PYTHON=python3.12."; exit 1; }
+@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || \
+	{ echo "Python's venv module is missing: on Debian or Ubuntu, install the package python3-venv."; exit 1; }
+@test -f $(LAB_STAMP) || { echo "Making the environment (a minute or two, only once) ..." && \
+	"$(PYTHON)" -m venv --clear $(VENV); }
+@rm -f $(LAB_STAMP) $(TEST_STAMP)
+endef
+
+$(LAB_STAMP): requirements.lock pyproject.toml
+	$(make_venv)
+	@$(PIP_INSTALL) --require-hashes -r requirements.lock
+	@$(INSTALL_COURSE)
+	@echo "$(CURDIR)" > $@
+
+# The test lock holds all of the other one, so both stamps are true after it.
+$(TEST_STAMP): requirements-test.lock requirements.lock pyproject.toml
+	$(make_venv)
+	@$(PIP_INSTALL) --require-hashes -r requirements-test.lock
+	@$(INSTALL_COURSE)
+	@echo "$(CURDIR)" > $(LAB_STAMP)
+	@echo "$(CURDIR)" > $@
+
+lab: setup
+	@$(PY) -m helpers lab $(ARGS)
+
+# One call over tests and notebooks, so that it ends with one summary; a notebook stays in one process.
+test: setup-test
+	@$(PY) -m pytest --nbval --nbval-cell-timeout 300 -n 2 --dist loadfile $(ARGS)
+
+lint: setup-test
+	@$(PY) -m ruff check
+	@$(PY) -m ruff format --check
+
+refresh: setup-test
+	@$(PY) tests/refresh.py $(ARGS)
+
+bench: setup-test
+	@$(PY) tests/bench.py $(ARGS)
+
+# The second lock takes the first as its constraint, so that learners and tests have the same versions.
+lock: setup-test
+	@$(UV_LOCK) --upgrade --extra build pyproject.toml -o requirements.lock
+	@$(UV_LOCK) --upgrade --extra build --extra test -c requirements.lock pyproject.toml \
+		-o requirements-test.lock
+
+clean:
+	rm -rf $(VENV) .venv-lowest .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

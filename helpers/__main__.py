@@ -1,0 +1,173 @@
+"""`python -m helpers lab` starts the course the same way on every system.
+
+The learner works in `my/`, on copies of the notebooks that the course ships in `notebooks/`. So running the
+course never changes what was shipped, and an update never meets a learner's edits.
+"""
+
+import argparse
+import importlib.util
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Loopback only, no list of extensions from the internet, and no pop-up that asks about news (no option of the
+# command line turns that off). Here and not on the command line, where Jupyter takes a setting only once, so
+# that the learner can still give another one there.
+JUPYTER_CONFIG = Path(__file__).resolve().parent / "jupyter_config"
+FIRST_NOTEBOOK = "00_start_here.ipynb"
+
+
+class CannotStart(Exception):
+    """Something the learner can put right; its text is one plain sentence."""
+
+
+def create_file(target, content):
+    """Write a new file whole or not at all, and say whether it was written.
+
+    False means that something of that name, even a folder or a link that leads nowhere, was there: it is
+    never replaced, nor when it appears while this runs.
+    """
+    if os.path.lexists(target):
+        return False
+    # Jupyter does not list hidden files, so nobody opens the half-written one.
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    try:
+        with open(partial, "xb") as file:
+            file.write(content)
+        publish(partial, target)
+    except FileExistsError:
+        return False
+    finally:
+        partial.unlink(missing_ok=True)
+    return True
+
+
+def publish(partial, target):
+    """Give a finished file its name; FileExistsError when the name is taken."""
+    if os.name == "nt":
+        os.rename(partial, target)  # refuses to replace, unlike on other systems
+        return
+    try:
+        os.link(partial, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Some network and memory-stick file systems have no links. There the name is taken first, which is
+        # as safe for a file that exists, and a copy that fails half-way is removed.
+        with open(target, "xb") as file:
+            try:
+                file.write(partial.read_bytes())
+                file.flush()
+            except BaseException:
+                target.unlink()
+                raise
+
+
+def copy_missing(source, learner):
+    """Copy the notebooks that the learner's folder lacks, and return their names."""
+    notebooks = sorted(source.glob("*.ipynb"))
+    if not notebooks:
+        raise CannotStart(
+            f"There are no notebooks in {source}: start the course from a full checkout of its repository."
+        )
+    try:
+        learner.mkdir(exist_ok=True)
+        # The bytes alone are copied, so that a read-only original gives a copy that can be saved.
+        return [path.name for path in notebooks if create_file(learner / path.name, path.read_bytes())]
+    except OSError as error:
+        raise CannotStart(
+            f"The notebooks could not be copied to {learner} ({error.strerror or error})."
+        ) from None
+
+
+def lab_command(learner, jupyter_args):
+    """Return the command line that starts JupyterLab in the learner's folder."""
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={learner}"]
+    if (learner / FIRST_NOTEBOOK).is_file():
+        command.append(f"--LabApp.default_url=/lab/tree/{FIRST_NOTEBOOK}")
+    # In a container one is often root, and Jupyter then wants to be told. Windows has no such user.
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")
+    return [*command, *jupyter_args]
+
+
+def lab_environment():
+    """Return the environment for JupyterLab; the learner's own Jupyter settings are read but not written."""
+    environment = dict(os.environ)
+    # Kernels find the helpers beside these notebooks.
+    put_first(environment, "PYTHONPATH", ROOT)
+    put_first(environment, "JUPYTER_CONFIG_PATH", JUPYTER_CONFIG)
+    return environment
+
+
+def put_first(environment, name, folder):
+    """Set a list of folders in an environment to this folder and then what was there."""
+    others = environment.get(name)
+    environment[name] = f"{folder}{os.pathsep}{others}" if others else str(folder)
+
+
+def run(command, environment):
+    """Run a program to its end and return its exit code; Ctrl-C and a request to stop are left to it."""
+    process = subprocess.Popen(command, env=environment)
+    previous = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue  # the terminal sent it to Jupyter as well, which asks whether to stop
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def lab(args, jupyter_args):
+    """Copy the notebooks that are missing, then start JupyterLab on the learner's copies."""
+    learner = ROOT / "my"
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise CannotStart(
+            "JupyterLab is not installed for this Python: set the course up first, as its README says."
+        )
+    copied = copy_missing(ROOT / "notebooks", learner)
+    if copied:
+        count = "1 notebook" if len(copied) == 1 else f"{len(copied)} notebooks"
+        print(f"Copied {count} to {learner}: work there, your copies are never overwritten.", flush=True)
+    else:
+        print(f"Your copies of the notebooks are in {learner}; none was missing.", flush=True)
+    return run(lab_command(learner, jupyter_args), lab_environment())
+
+
+def build_parser():
+    """Return the parser; each command names the function that runs it, and whether it passes arguments on."""
+    parser = argparse.ArgumentParser(prog="python -m helpers", allow_abbrev=False, description="The course.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser(
+        "lab",
+        allow_abbrev=False,
+        usage="python -m helpers lab [JUPYTER ARGUMENTS]",
+        help="start the course in JupyterLab",
+        description="Start the course in JupyterLab. Other arguments, such as --no-browser or --port 8899, "
+        "are passed on to it.",
+    )
+    command.set_defaults(run=lab, passes_on=True)
+    return parser
+
+
+def main(argv=None):
+    """Run one command and return its exit code."""
+    parser = build_parser()
+    args, rest = parser.parse_known_args(argv)
+    if rest and not args.passes_on:
+        parser.error(f"unknown arguments: {' '.join(rest)}")
+    try:
+        return args.run(args, rest)
+    except CannotStart as problem:
+        print(problem, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

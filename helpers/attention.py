@@ -1,0 +1,160 @@
+"""Scaled dot-product attention, and the test that shows it cannot see order (notebook 01).
+
+Shapes: q is (..., n_queries, head_dim), k is (..., n_keys, head_dim), v is (..., n_keys, d_v).
+Source: Vaswani et al. 2017, arXiv:1706.03762, equation 1.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from helpers import arguments
+
+
+def softmax(scores: ArrayLike, axis: int = -1) -> np.ndarray:
+    """Turn scores into weights that sum to 1 along an axis.
+
+    scores: any shape; -inf means "never" and gets weight 0. A slice that is all -inf gives zeros.
+    Returns an array of the same shape and precision (integers become float64).
+    Raises ValueError for NaN, +inf or an axis out of range, TypeError for what is no real array.
+    """
+    scores = arguments.real_array("scores", scores, min_ndim=1, masked=True)
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+        raise TypeError(f"axis must be a whole number, but got {axis!r}")
+    if not -scores.ndim <= axis < scores.ndim:
+        raise ValueError(f"axis must be from {-scores.ndim} to {scores.ndim - 1}, but got {axis}")
+    wide = scores.astype(np.result_type(scores.dtype, np.float32), copy=False)  # float16 sums badly
+    peak = wide.max(axis=axis, keepdims=True, initial=-np.inf)
+    peak = np.where(np.isfinite(peak), peak, 0)  # a fully masked slice: avoid -inf - -inf
+    with np.errstate(over="ignore"):  # a difference beyond the largest float is as good as -inf
+        weights = np.exp(wide - peak)
+    total = weights.sum(axis=axis, keepdims=True)
+    return (weights / np.where(total == 0, 1, total)).astype(scores.dtype, copy=False)
+
+
+def causal_mask(n_queries: int, n_keys: int | None = None) -> np.ndarray:
+    """Return who may attend to whom when nobody sees the future: bool (n_queries, n_keys), True = may.
+
+    The queries are the last n_queries of the n_keys positions (lower-right aligned), as when tokens are
+    decoded with a cache of earlier keys. Raises ValueError unless n_keys >= n_queries >= 0.
+    """
+    n_queries, n_keys = arguments.keys_for_queries(n_queries, n_keys)
+    query_positions = np.arange(n_keys - n_queries, n_keys)
+    return np.arange(n_keys) <= query_positions[:, None]
+
+
+def attention_weights(
+    q: ArrayLike,
+    k: ArrayLike,
+    *,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    scale: float | None = None,
+) -> np.ndarray:
+    """Return softmax(q k^T * scale + bias), the weight each query gives each key: (..., n_queries, n_keys).
+
+    bias: added after the scaling, broadcast to the scores; -inf allowed.
+    mask: bool, True = may attend, broadcast likewise. A query that may attend to nothing gets zeros.
+    scale: 1/sqrt(head_dim) unless given (T5 uses 1).
+    Raises ValueError for shapes that do not fit, NaN, inf, or scores too large for their precision.
+    """
+    q = arguments.real_array("q", q, min_ndim=2)
+    k = arguments.real_array("k", k, min_ndim=2)
+    return masked_softmax(scaled_scores(q, k, scale), bias=bias, mask=mask)
+
+
+def attention(
+    q: ArrayLike,
+    k: ArrayLike,
+    v: ArrayLike,
+    *,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    scale: float | None = None,
+) -> np.ndarray:
+    """Return the weighted sum of values, attention_weights(q, k, ...) @ v: (..., n_queries, d_v)."""
+    v = arguments.real_array("v", v, min_ndim=2)
+    weights = attention_weights(q, k, bias=bias, mask=mask, scale=scale)
+    return weighted_sum(weights, v)
+
+
+def scaled_scores(q: np.ndarray, k: np.ndarray, scale: float | None = None) -> np.ndarray:
+    """Return q k^T * scale, (..., n_queries, n_keys), for checked float arrays."""
+    arguments.same_width("k", k.shape[-1], "q", q.shape[-1])
+    if q.shape[-1] == 0:
+        raise ValueError(f"q must have at least one feature, but its shape is {q.shape}")
+    _leading_dimensions("k", k.shape[:-2], "q", q.shape[:-2])
+    scale = q.shape[-1] ** -0.5 if scale is None else arguments.real_number("scale", scale)
+    dtype = np.result_type(q, k)
+    wide = np.result_type(dtype, np.float32)  # products of float16 overflow at 65504
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = q.astype(wide, copy=False) @ np.swapaxes(k, -1, -2).astype(wide, copy=False) * scale
+    if not np.isfinite(scores).all():
+        largest = f"{np.abs(q).max():.3g} and {np.abs(k).max():.3g}"
+        raise ValueError(f"q and k must give finite scores, but with entries up to {largest} they overflow")
+    return scores.astype(np.result_type(dtype, np.float32), copy=False)
+
+
+def masked_softmax(
+    scores: np.ndarray, *, bias: ArrayLike | None = None, mask: ArrayLike | None = None
+) -> np.ndarray:
+    """Add a bias to scores, close what the mask forbids, and take the softmax over keys."""
+    n_queries, n_keys = scores.shape[-2:]
+    if bias is not None:
+        bias = arguments.real_array("bias", bias, masked=True)
+        _fits_scores("bias", bias, n_queries, n_keys, scores.shape)
+        scores = scores + bias
+    if mask is not None:
+        mask = arguments.bool_array("mask", mask)
+        _fits_scores("mask", mask, n_queries, n_keys, scores.shape)
+        scores = np.where(mask, scores, -np.inf)
+    return softmax(scores)
+
+
+def weighted_sum(weights: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Return weights @ v, with an error that names v when the shapes do not fit."""
+    if v.shape[-2] != weights.shape[-1]:
+        raise ValueError(f"v must have one row a key ({weights.shape[-1]}), but its shape is {v.shape}")
+    _leading_dimensions("v", v.shape[:-2], "the weights", weights.shape[:-2])
+    return weights @ v
+
+
+def equivariance_error(
+    layer: Callable[[np.ndarray], np.ndarray], x: ArrayLike, permutation: ArrayLike
+) -> float:
+    """Return max abs(layer(x[permutation]) - layer(x)[permutation]): 0 when order only moves the output rows.
+
+    x: (n, d). permutation: the numbers 0 to n - 1 in some order. layer: maps (n, d) to (n, anything).
+    """
+    layer = arguments.callable_argument("layer", layer)
+    x = arguments.real_array("x", x, min_ndim=1)
+    permutation = arguments.int_array("permutation", permutation, ndim=1)
+    if not np.array_equal(np.sort(permutation), np.arange(len(x))):
+        raise ValueError(
+            f"permutation must hold each of 0 to {len(x) - 1} once, but got {permutation.tolist()}"
+        )
+    moved_before = np.asarray(layer(x[permutation]))
+    moved_after = np.asarray(layer(x))[permutation]
+    return float(np.abs(moved_before - moved_after).max(initial=0.0))
+
+
+def _leading_dimensions(name: str, shape: tuple, other_name: str, other_shape: tuple) -> None:
+    try:
+        np.broadcast_shapes(shape, other_shape)
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must have leading dimensions that fit {other_name}'s {other_shape}, but got {shape}"
+        ) from error
+
+
+def _fits_scores(name: str, array: np.ndarray, n_queries: int, n_keys: int, shape: tuple) -> None:
+    """A bias or mask may add leading dimensions (heads), but never queries or keys."""
+    try:
+        fits = np.broadcast_shapes(array.shape, shape)[-2:] == (n_queries, n_keys)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{name} must broadcast to the scores' shape {shape}, but its shape is {array.shape}"
+        )
