@@ -10,7 +10,7 @@ TEST_STAMP := $(VENV)/.test-stamp
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
 # pip refuses `-e .` together with hashes, so the package follows the lock; the lock holds the build backend.
 INSTALL_COURSE := $(PIP_INSTALL) --no-deps --no-build-isolation -e .
-UV_LOCK := $(PY) -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+UV_LOCK := $(PY) -m uv pip compile --quiet --system-certs --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" --no-emit-index-url --no-emit-find-links
 
 # Each stamp is written last and holds the folder it was made in. With no stamp left, as after an interrupted

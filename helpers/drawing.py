@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.style
+import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.collections import Collection
+from matplotlib.figure import Figure, FigureBase
+from matplotlib.text import Annotation, Text
 from PIL import Image
 
 matplotlib.style.use(Path(__file__).with_name("course.mplstyle"))
@@ -91,16 +95,19 @@ class Redrawer:
         """Make the next draw a full one."""
         self._shape: Any = None
         self._background: Any = None
-        self._leaves: list[Artist] = []
+        self._parts: list[Artist] = []  # all that was drawn, and so is stale when it was changed
+        self._hidden: list[Artist] = []  # what stays stale because it is not drawn
+        self._arrays: dict[Collection, Any] = {}
         self._movers: set[Artist] = set()
         self._on_top: list[Artist] = []
 
     def draw(self) -> None:
         """Bring the canvas up to date with the artists."""
-        if self._shape != _shape_of(self.figure):
+        if self._shape != _shape_of(self.figure) or any(_is_shown(artist) for artist in self._hidden):
             self._draw_fully()
             return
-        moved = {artist for artist in self._leaves if artist.stale}
+        moved = {artist for artist in self._parts if artist.stale}
+        moved |= {artist for artist, array in self._arrays.items() if artist.get_array() is not array}
         if self._background is None or not moved <= self._movers:
             self._movers |= moved
             self._on_top = _movers_and_above(self.figure, self._movers)
@@ -116,62 +123,96 @@ class Redrawer:
     def _draw_fully(self) -> None:
         self.forget()
         self.figure.canvas.draw()
-        if _axes_overlap(self.figure):
-            return  # what lies above what can't be told axes by axes: draw fully each time
+        if self.figure.get_layout_engine() or _axes_overlap(self.figure):
+            return  # anything may move anything, or lie above it: draw fully each time
         self._shape = _shape_of(self.figure)
-        # Hidden or empty artists stay stale. They may show up later, so they count as moving, where they can.
-        movable = {artist for axes in self.figure.axes for artist in _in_drawing_order(axes)}
-        movable |= set(_loose_artists(self.figure))
-        leaves = [a for a in self.figure.findobj() if isinstance(a, Axis) or not a.get_children()]
-        self._leaves = [artist for artist in leaves if not artist.stale or artist in movable]
-        self._movers = {artist for artist in self._leaves if artist.stale}
+        parts = self.figure.findobj(lambda artist: not isinstance(artist, Axes | FigureBase))
+        self._hidden = [artist for artist in parts if not _is_shown(artist)]
+        # These two can be changed without becoming stale: where an annotation points, and a collection's array.
+        movable = [artist for artist in _movers_and_above(self.figure) if _is_shown(artist)]
+        self._movers = {artist for artist in movable if artist.stale or isinstance(artist, Annotation)}
+        self._arrays = {a: a.get_array() for a in movable if isinstance(a, Collection)}
+        self._parts = [*self._movers, *(artist for artist in parts if not artist.stale)]
 
     def _draw_background(self) -> None:
-        for artist in self._on_top:
-            artist.set_animated(True)  # the canvas leaves these out
-        self.figure.canvas.draw()
+        shown = [artist for artist in self._on_top if artist.get_visible()]
+        for artist in shown:
+            artist.set_visible(False)
+        try:
+            self.figure.canvas.draw()
+        finally:
+            for artist in shown:
+                artist.set_visible(True)
         self._background = self.figure.canvas.copy_from_bbox(self.figure.bbox)
-        for artist in self._on_top:
-            artist.set_animated(False)
+
+
+def _is_shown(artist: Artist) -> bool:
+    return artist.get_visible() and not (isinstance(artist, Text) and not artist.get_text())
 
 
 def _shape_of(figure: Figure) -> list[tuple]:
-    """All that the frames, ticks and titles depend on, and which artists there are."""
+    """All that the frames and ticks depend on, and which artists there are, in which order."""
     return [
         (
             axes.viewLim.get_points().tolist(),
+            (axes.get_xscale(), axes.get_yscale()),
             axes.get_position().bounds,
             (axes.get_visible(), axes.axison, axes.get_frame_on()),
-            [axes.get_title(loc) for loc in ("left", "center", "right")],
-            axes.get_children(),
+            _with_zorders(axes),
         )
         for axes in figure.axes
-    ] + [(_loose_artists(figure),)]
+    ] + [(figure.bbox.bounds, _with_zorders(figure))]
 
 
-def _movers_and_above(figure: Figure, movers: set[Artist]) -> list[Artist]:
-    """In drawing order. A mover that can't be drawn by itself is not among them."""
+def _with_zorders(parent: Artist) -> list[tuple[Artist, float]]:
+    return [(artist, artist.get_zorder()) for artist in parent.get_children()]
+
+
+def _movers_and_above(figure: Figure, movers: set[Artist] | None = None) -> list[Artist]:
+    """In drawing order; without movers, all that can move. A mover that can't be drawn alone is left out."""
     on_top: list[Artist] = []
-    for axes in sorted(figure.axes, key=lambda axes: axes.get_zorder()):
+    for axes in figure.axes:
         artists = _in_drawing_order(axes)
-        first = next((place for place, artist in enumerate(artists) if artist in movers), len(artists))
-        on_top += artists[first:]
-    return on_top + [artist for artist in _loose_artists(figure) if artist in movers]
+        is_mover = [movers is None or artist in movers for artist in artists]
+        if any(is_mover):
+            on_top += artists[is_mover.index(True) :]
+    return on_top + _above_the_axes(figure)
 
 
 def _in_drawing_order(axes: Any) -> list[Artist]:
-    """What an axes draws, lowest first, without its patch, titles and ticks: those lie outside or below."""
-    fixed = {axes.patch, axes.title, axes._left_title, axes._right_title}
+    """What an axes draws, lowest first, without its patch, titles and axis labels: those are not drawn alone."""
+    if not axes.get_visible():
+        return []
+    left_out = {axes.patch, axes.title, axes._left_title, axes._right_title}
     if not (axes.axison and axes.get_frame_on()):
-        fixed |= set(axes.spines.values())
-    artists = [a for a in axes.get_children() if a not in fixed and not isinstance(a, Axis)]
-    return sorted(artists, key=lambda artist: artist.get_zorder())
+        left_out |= set(axes.spines.values())
+    artists = []
+    for artist in sorted(axes.get_children(), key=lambda artist: artist.get_zorder()):
+        if isinstance(artist, Axis):
+            artists += _reaching_in(artist) if axes.axison and artist.get_visible() else []
+        elif artist not in left_out:
+            artists.append(artist)
+    return artists
 
 
-def _loose_artists(figure: Figure) -> list[Artist]:
-    """What belongs to the figure itself (texts, lines between axes), lowest first."""
-    loose = [artist for artist in figure.get_children() if artist.axes is None and artist is not figure.patch]
-    return sorted(loose, key=lambda artist: artist.get_zorder())
+def _reaching_in(axis: Axis) -> list[Artist]:
+    """Gridlines and tick marks, which lie above images and bars, and numbers that stand inside the axes."""
+    artists: list[Artist] = []
+    for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
+        if not tick.stale:  # else it is out of view
+            artists += [
+                line for line in (tick.gridline, tick.tick1line, tick.tick2line) if line.get_visible()
+            ]
+            labels = [label for label in (tick.label1, tick.label2) if _is_shown(label)]
+            artists += [text for text in labels if axis.axes.bbox.overlaps(text.get_window_extent())]
+    return artists
+
+
+def _above_the_axes(figure: Figure) -> list[Artist]:
+    """What belongs to the figure itself (texts, lines between axes) and may cover what moves, lowest first."""
+    top = max((axes.get_zorder() for axes in figure.axes), default=-np.inf)
+    loose = [artist for artist in figure.get_children() if artist.axes is None and artist.get_zorder() > top]
+    return sorted((a for a in loose if a is not figure.patch), key=lambda artist: artist.get_zorder())
 
 
 def _axes_overlap(figure: Figure) -> bool:

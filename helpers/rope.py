@@ -52,16 +52,18 @@ def rotate(
 
     m = angles.shape[-1]
     # Angles are float64 up to here; only their cosines and sines take the precision of x.
-    cos = (np.cos(angles) * attention_factor).astype(wide)
-    sin = (np.sin(angles) * attention_factor).astype(wide)
+    turn = np.empty(angles.shape, np.result_type(wide, np.complex64))
+    turn.real, turn.imag = np.cos(angles) * attention_factor, np.sin(angles) * attention_factor
     out = x.astype(wide)  # a copy: what does not turn passes unchanged
-    if layout == "interleaved":  # (u + iv) * (cos + i sin), all pairs at once
-        pairs = out[..., : 2 * m].view(np.result_type(wide, np.complex64))
-        pairs *= cos + 1j * sin
+    # Read a pair (u, v) as u + iv: then all pairs turn by one multiplication with cos + i sin.
+    if layout == "interleaved":
+        pairs = out[..., : 2 * m].view(turn.dtype)
+        pairs *= turn
     else:
-        u, v = x[..., :m], x[..., m : 2 * m]
-        out[..., :m] = u * cos - v * sin
-        out[..., m : 2 * m] = u * sin + v * cos
+        pairs = np.empty((*x.shape[:-1], m), turn.dtype)
+        pairs.real, pairs.imag = x[..., :m], x[..., m : 2 * m]
+        pairs *= turn
+        out[..., :m], out[..., m : 2 * m] = pairs.real, pairs.imag
     return out.astype(x.dtype, copy=False)
 
 

@@ -293,6 +293,8 @@ def test_the_real_server_starts_on_loopback_and_ends(tmp_path):
         assert reply is not None, log.read_text()
         assert reply[0] == 200, log.read_text()
         assert answer(f"{server}/api/contents")[0] == 403, "it must ask for the token"
+        if sys.platform == "linux":  # where each address of the loopback range is there without set-up
+            assert answer(f"http://127.0.0.2:{port}/api/status") is None, "it listens on other addresses too"
         _, contents = answer(f"{server}/api/contents?token=a-test-token")
         assert [entry["name"] for entry in json.loads(contents)["content"]] == [course.FIRST_NOTEBOOK]
         _, page = answer(f"{server}/lab/tree/{course.FIRST_NOTEBOOK}?token=a-test-token")

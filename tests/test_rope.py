@@ -138,6 +138,14 @@ def test_inverse_frequencies_equal_the_loop(rotary_dim, base):
     )
 
 
+@pytest.mark.parametrize("rotary_dim", [32, 64, 128])
+@pytest.mark.parametrize("base", [10_000, 500_000])
+def test_inverse_frequencies_equal_70_digit_arithmetic(base, rotary_dim):
+    """To three units of the last place, as a power is; exp(-ln(base) * x) is off by up to eight."""
+    exact = [float(exact_angle(1, (2 * i, rotary_dim), base)) for i in range(rotary_dim // 2)]
+    np.testing.assert_allclose(inverse_frequencies(rotary_dim, base), exact, rtol=3 * np.finfo(float).eps)
+
+
 @pytest.mark.parametrize("base", [5e-324, 1e-300, 1.0, 1e300, 1.7e308])
 @pytest.mark.parametrize("rotary_dim", [2, 6, 512])
 def test_absurd_bases_are_refused_or_finite_never_nan(rotary_dim, base):

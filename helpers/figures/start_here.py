@@ -23,7 +23,7 @@ _DOORS = (
         4.55,
         "Door 2: queries and keys",
         "turn by an angle\nper position",
-        "RoPE (04)\nextensions (07)",
+        "RoPE (04)",
         "rope",
     ),
     (7.2, "Door 3: the scores", "add a number\nper offset", "Shaw, T5,\nALiBi (05)", "t5"),
