@@ -95,9 +95,10 @@ class Redrawer:
         """Make the next draw a full one."""
         self._shape: Any = None
         self._background: Any = None
-        self._parts: list[Artist] = []  # all that was drawn, and so is stale when it was changed
-        self._hidden: list[Artist] = []  # what stays stale because it is not drawn
-        self._arrays: dict[Collection, Any] = {}
+        self._layers: list[list[Artist]] = []
+        self._parts: list[Artist] = []  # all that was drawn, and so becomes stale when it is changed,
+        self._arrays: dict[Collection, Any] = {}  # but for these, whose array can change unnoticed
+        self._hidden: list[Artist] = []
         self._movers: set[Artist] = set()
         self._on_top: list[Artist] = []
 
@@ -110,7 +111,7 @@ class Redrawer:
         moved |= {artist for artist, array in self._arrays.items() if artist.get_array() is not array}
         if self._background is None or not moved <= self._movers:
             self._movers |= moved
-            self._on_top = _movers_and_above(self.figure, self._movers)
+            self._on_top = _movers_and_above(self._layers, self._movers)
             if not self._movers <= set(self._on_top):  # a tick, a title, a part of a legend
                 self._draw_fully()
                 return
@@ -126,12 +127,14 @@ class Redrawer:
         if self.figure.get_layout_engine() or _axes_overlap(self.figure):
             return  # anything may move anything, or lie above it: draw fully each time
         self._shape = _shape_of(self.figure)
+        self._layers = [_in_drawing_order(axes) for axes in self.figure.axes] + [_above_the_axes(self.figure)]
+        _call_ticks_drawn(self.figure)
         parts = self.figure.findobj(lambda artist: not isinstance(artist, Axes | FigureBase))
         self._hidden = [artist for artist in parts if not _is_shown(artist)]
-        # These two can be changed without becoming stale: where an annotation points, and a collection's array.
-        movable = [artist for artist in _movers_and_above(self.figure) if _is_shown(artist)]
+        movable = [artist for layer in self._layers for artist in layer if _is_shown(artist)]
+        # An annotation that points out of the axes is not drawn, and can be pointed elsewhere unnoticed.
         self._movers = {artist for artist in movable if artist.stale or isinstance(artist, Annotation)}
-        self._arrays = {a: a.get_array() for a in movable if isinstance(a, Collection)}
+        self._arrays = {artist: artist.get_array() for artist in movable if isinstance(artist, Collection)}
         self._parts = [*self._movers, *(artist for artist in parts if not artist.stale)]
 
     def _draw_background(self) -> None:
@@ -143,6 +146,7 @@ class Redrawer:
         finally:
             for artist in shown:
                 artist.set_visible(True)
+        _call_ticks_drawn(self.figure)
         self._background = self.figure.canvas.copy_from_bbox(self.figure.bbox)
 
 
@@ -151,7 +155,7 @@ def _is_shown(artist: Artist) -> bool:
 
 
 def _shape_of(figure: Figure) -> list[tuple]:
-    """All that the frames and ticks depend on, and which artists there are, in which order."""
+    """All that the frames and ticks depend on, and which artists there are in which order."""
     return [
         (
             axes.viewLim.get_points().tolist(),
@@ -168,29 +172,29 @@ def _with_zorders(parent: Artist) -> list[tuple[Artist, float]]:
     return [(artist, artist.get_zorder()) for artist in parent.get_children()]
 
 
-def _movers_and_above(figure: Figure, movers: set[Artist] | None = None) -> list[Artist]:
-    """In drawing order; without movers, all that can move. A mover that can't be drawn alone is left out."""
+def _movers_and_above(layers: list[list[Artist]], movers: set[Artist]) -> list[Artist]:
+    """Of each axes, the lowest mover and what is drawn after it; and all that lies above the axes."""
+    *axes_layers, top_layer = layers
     on_top: list[Artist] = []
-    for axes in figure.axes:
-        artists = _in_drawing_order(axes)
-        is_mover = [movers is None or artist in movers for artist in artists]
-        if any(is_mover):
-            on_top += artists[is_mover.index(True) :]
-    return on_top + _above_the_axes(figure)
+    for layer in axes_layers:
+        first = next((place for place, artist in enumerate(layer) if artist in movers), len(layer))
+        on_top += layer[first:]
+    return on_top + top_layer
 
 
 def _in_drawing_order(axes: Any) -> list[Artist]:
-    """What an axes draws, lowest first, without its patch, titles and axis labels: those are not drawn alone."""
+    """What can be drawn alone, lowest first: not the ground, nor a title or a number, which have their place
+    from others."""
     if not axes.get_visible():
         return []
-    left_out = {axes.patch, axes.title, axes._left_title, axes._right_title}
+    fixed = {axes.patch, axes.title, axes._left_title, axes._right_title}
     if not (axes.axison and axes.get_frame_on()):
-        left_out |= set(axes.spines.values())
+        fixed |= set(axes.spines.values())
     artists = []
     for artist in sorted(axes.get_children(), key=lambda artist: artist.get_zorder()):
         if isinstance(artist, Axis):
             artists += _reaching_in(artist) if axes.axison and artist.get_visible() else []
-        elif artist not in left_out:
+        elif artist not in fixed:
             artists.append(artist)
     return artists
 
@@ -198,21 +202,27 @@ def _in_drawing_order(axes: Any) -> list[Artist]:
 def _reaching_in(axis: Axis) -> list[Artist]:
     """Gridlines and tick marks, which lie above images and bars, and numbers that stand inside the axes."""
     artists: list[Artist] = []
-    for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
-        if not tick.stale:  # else it is out of view
-            artists += [
-                line for line in (tick.gridline, tick.tick1line, tick.tick2line) if line.get_visible()
-            ]
-            labels = [label for label in (tick.label1, tick.label2) if _is_shown(label)]
-            artists += [text for text in labels if axis.axes.bbox.overlaps(text.get_window_extent())]
-    return artists
+    for tick in axis._update_ticks():
+        artists += [tick.gridline, tick.tick1line, tick.tick2line]
+        labels = [label for label in (tick.label1, tick.label2) if _is_shown(label)]
+        artists += [label for label in labels if axis.axes.bbox.overlaps(label.get_window_extent())]
+    return [artist for artist in artists if artist.get_visible()]
+
+
+def _call_ticks_drawn(figure: Figure) -> None:
+    """A drawn tick is stale at once, because labels are placed after it. This tells what is changed later."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            for tick in (*axis.majorTicks, *axis.minorTicks):
+                for part in (tick, *tick.get_children()):
+                    part.stale = False
 
 
 def _above_the_axes(figure: Figure) -> list[Artist]:
-    """What belongs to the figure itself (texts, lines between axes) and may cover what moves, lowest first."""
+    """What belongs to the figure itself (texts, lines between axes) and may cover what moves."""
     top = max((axes.get_zorder() for axes in figure.axes), default=-np.inf)
-    loose = [artist for artist in figure.get_children() if artist.axes is None and artist.get_zorder() > top]
-    return sorted((a for a in loose if a is not figure.patch), key=lambda artist: artist.get_zorder())
+    loose = sorted(figure.get_children(), key=lambda artist: artist.get_zorder())
+    return [a for a in loose if a.axes is None and a is not figure.patch and a.get_zorder() > top]
 
 
 def _axes_overlap(figure: Figure) -> bool:

@@ -60,7 +60,8 @@ def line_scene(figure):
     text = axes.text(10, 0.5, "ten", fontsize=16)
     empty = axes.text(30, -0.5, "")
     note = axes.annotate("here", (5, 0), (20, 0.8), arrowprops={"arrowstyle": "->"})
-    axes.set(ylim=(-1.2, 1.2), title="Waves")
+    axes.set(ylim=(-1.2, 1.2))
+    title = axes.set_title("Waves")
     legend = axes.legend(loc="lower right")
     heading = figure.text(0.5, 0.95, "heading")
     return SimpleNamespace(**locals())
@@ -178,9 +179,9 @@ LOUD = {
         "tick colour": lambda s, n: s.axes.tick_params(labelcolor=f"C{n}"),
         "scale": lambda s, n: s.axes.set_yscale(["linear", "symlog"][n % 2]),
         "title": lambda s, n: s.axes.set_title(f"title {n}"),
-        "title colour": lambda s, n: s.axes.title.set_color(f"C{n}"),
+        "title colour": lambda s, n: s.title.set_color(f"C{n}"),
         "title from empty": lambda s, n: s.axes.set_title("x" * (n % 3), loc="right"),
-        "title hidden": lambda s, n: s.axes.title.set_visible(n % 2 == 0),
+        "title hidden": lambda s, n: s.title.set_visible(n % 2 == 0),
         "label": lambda s, n: s.axes.set_ylabel(f"label {n}"),
         "label from empty": lambda s, n: s.axes.xaxis.label.set_text("x" * (n % 3)),
         "axis hidden": lambda s, n: s.axes.xaxis.set_visible(n % 2 == 0),
@@ -350,7 +351,7 @@ def test_a_text_that_cannot_be_drawn_leaves_no_trace():
         twins.change("text", number)
         twins.change("all lines", number)
         twins.redrawer.draw()
-    for breaks in (twins.quick.text, twins.quick.axes.title):
+    for breaks in (twins.quick.text, twins.quick.title):
         before = breaks.get_text()
         breaks.set_text("$\\frac{$")
         with pytest.raises(ValueError, match="frac"):
