@@ -536,6 +536,14 @@ def test_attention_refuses_shapes_that_do_not_fit(call):
     refuses(lambda: call(mask=np.ones((5, 3), bool)), ValueError, "mask", (5, 3))
 
 
+@BOTH
+def test_a_bias_or_a_mask_can_not_add_queries_or_keys(call):
+    refuses(lambda: call(q=Q1[:1], bias=np.zeros((3, 5))), ValueError, "bias", (3, 5))
+    refuses(lambda: call(q=Q1[:1], mask=np.ones((3, 5), bool)), ValueError, "mask", (3, 5))
+    refuses(lambda: call(k=K1[:1], v=V1[:1], bias=np.zeros((3, 5))), ValueError, "bias", (3, 5))
+    refuses(lambda: call(k=K1[:1], v=V1[:1], mask=np.ones(5, bool)), ValueError, "mask", (5,))
+
+
 def test_attention_refuses_values_that_do_not_fit():
     refuses(lambda: attention(Q1, K1, np.ones(5)), ValueError, "v", (5,))
     refuses(lambda: attention(Q1, K1, np.ones((4, 2))), ValueError, "v", (4, 2))

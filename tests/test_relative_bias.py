@@ -1013,11 +1013,17 @@ def test_shaw_refuses_shapes_that_do_not_fit(call):
     for name in ("q", "k", "key_table"):
         refuses(lambda name=name: call(**{name: np.ones(4)}), ValueError, name, (4,))
     refuses(lambda: call(k=np.ones((5, 3))), ValueError, "k", 3, 4)
-    refuses(lambda: call(k=np.ones((2, 4))), ValueError, "k", 2, 3)
     refuses(lambda: call(key_table=np.ones((3, 5))), ValueError, "key_table", 5, 4)
     for rows in (0, 2, 4):
         message = refuses(lambda rows=rows: call(key_table=np.ones((rows, 4))), ValueError, "key_table", rows)
         assert "odd" in message or "clip" in message
+
+
+@pytest.mark.parametrize("call", [call_shaw, call_shaw_scores])
+def test_shaw_refuses_fewer_keys_than_queries(call):
+    refuses(
+        lambda: call(k=np.ones((2, 4)), **({"v": V1[:2]} if call is call_shaw else {})), ValueError, "k", 2, 3
+    )
 
 
 def test_shaw_attention_refuses_values_and_masks_that_do_not_fit():

@@ -57,7 +57,7 @@ def staircase(fig: Figure, curves: dict[str, tuple[np.ndarray, np.ndarray]]) -> 
     return "T5 buckets against distance: exact at first, then logarithmic; the last starts before 128."
 
 
-@still(10, 3.6)
+@still(10, 3.8)
 def heads(fig: Figure, bias: np.ndarray, shown: Sequence[int]) -> str:
     """Draw the causal ALiBi bias, (n_heads, n, n), of some heads (counted from 0)."""
     axes = fig.subplots(1, len(shown), sharey=True)
@@ -65,7 +65,7 @@ def heads(fig: Figure, bias: np.ndarray, shown: Sequence[int]) -> str:
     for ax, head in zip(axes, shown, strict=True):
         image = ax.imshow(np.where(np.isinf(bias[head]), np.nan, bias[head]), vmin=-8, vmax=0)
         ax.set(xlabel="key")
-        ax.set_title(f"head {head + 1}: slope 1/{1 / slopes[head]:.0f}")
+        ax.set_title(f"head {head + 1}\nslope 1/{1 / slopes[head]:.0f}")
     axes[0].set_ylabel("query")
     fig.colorbar(image, ax=axes, label="bias", ticks=[-8, -4, 0], shrink=0.8)
     names = ", ".join(str(head + 1) for head in shown)
