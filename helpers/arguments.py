@@ -104,6 +104,13 @@ def same_width(name: str, width: int, other_name: str, other_width: int) -> None
         )
 
 
+def finite_result(name: str, result: np.ndarray, what: str) -> None:
+    """Raise when finite input gave a result too large for its precision; name says whose fault it is."""
+    if not _all_finite(result):
+        largest = np.finfo(result.dtype).max
+        raise ValueError(f"{name} must give finite results, but {what} overflow(s) {largest:.3g}")
+
+
 def keys_for_queries(n_queries: Any, n_keys: Any) -> tuple[int, int]:
     """Return both counts, or raise unless n_keys >= n_queries >= 0 (no n_keys: as many as queries)."""
     n_queries = whole_number("n_queries", n_queries)

@@ -61,7 +61,8 @@ def attention_weights(
     """
     q = arguments.real_array("q", q, min_ndim=2)
     k = arguments.real_array("k", k, min_ndim=2)
-    return masked_softmax(scaled_scores(q, k, scale), bias=bias, mask=mask)
+    weights = masked_softmax(scaled_scores(q, k, scale), bias=bias, mask=mask)
+    return weights.astype(np.result_type(q, k), copy=False)
 
 
 def attention(
@@ -80,20 +81,19 @@ def attention(
 
 
 def scaled_scores(q: np.ndarray, k: np.ndarray, scale: float | None = None) -> np.ndarray:
-    """Return q k^T * scale, (..., n_queries, n_keys), for checked float arrays."""
+    """Return q k^T * scale, (..., n_queries, n_keys), for checked arrays, in float32 or wider."""
     arguments.same_width("k", k.shape[-1], "q", q.shape[-1])
     if q.shape[-1] == 0:
         raise ValueError(f"q must have at least one feature, but its shape is {q.shape}")
     _leading_dimensions("k", k.shape[:-2], "q", q.shape[:-2])
     scale = q.shape[-1] ** -0.5 if scale is None else arguments.real_number("scale", scale)
-    dtype = np.result_type(q, k)
-    wide = np.result_type(dtype, np.float32)  # products of float16 overflow at 65504
+    wide = np.result_type(q, k, np.float32)  # products of float16 overflow at 65504
     with np.errstate(over="ignore", invalid="ignore"):
-        scores = q.astype(wide, copy=False) @ np.swapaxes(k, -1, -2).astype(wide, copy=False) * scale
-    if not np.isfinite(scores).all():
-        largest = f"{np.abs(q).max():.3g} and {np.abs(k).max():.3g}"
-        raise ValueError(f"q and k must give finite scores, but with entries up to {largest} they overflow")
-    return scores.astype(np.result_type(dtype, np.float32), copy=False)
+        scores = q.astype(wide, copy=False) @ np.swapaxes(k, -1, -2).astype(wide, copy=False)
+        scores = scores * wide.type(scale)
+    largest = f"q and k with entries up to {np.abs(q).max(initial=0):.3g} and {np.abs(k).max(initial=0):.3g}"
+    arguments.finite_result("q, k and scale", scores, largest)
+    return scores
 
 
 def masked_softmax(
@@ -104,7 +104,9 @@ def masked_softmax(
     if bias is not None:
         bias = arguments.real_array("bias", bias, masked=True)
         _fits_scores("bias", bias, n_queries, n_keys, scores.shape)
-        scores = scores + bias
+        with np.errstate(over="ignore"):
+            scores = scores + bias
+        arguments.finite_result("bias", np.where(bias == -np.inf, 0, scores), "its sum with the scores")
     if mask is not None:
         mask = arguments.bool_array("mask", mask)
         _fits_scores("mask", mask, n_queries, n_keys, scores.shape)
@@ -113,11 +115,16 @@ def masked_softmax(
 
 
 def weighted_sum(weights: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Return weights @ v, with an error that names v when the shapes do not fit."""
+    """Return weights @ v in their common precision, with an error that names v when the shapes do not fit."""
     if v.shape[-2] != weights.shape[-1]:
         raise ValueError(f"v must have one row a key ({weights.shape[-1]}), but its shape is {v.shape}")
     _leading_dimensions("v", v.shape[:-2], "the weights", weights.shape[:-2])
-    return weights @ v
+    dtype = np.result_type(weights, v)
+    wide = np.result_type(dtype, np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):  # rounding may lift the largest float over the edge
+        output = (weights.astype(wide, copy=False) @ v.astype(wide, copy=False)).astype(dtype, copy=False)
+    arguments.finite_result("v", output, "its weighted sum")
+    return output
 
 
 def equivariance_error(
@@ -128,15 +135,17 @@ def equivariance_error(
     x: (n, d). permutation: the numbers 0 to n - 1 in some order. layer: maps (n, d) to (n, anything).
     """
     layer = arguments.callable_argument("layer", layer)
-    x = arguments.real_array("x", x, min_ndim=1)
+    x = arguments.real_array("x", x, ndim=2)
     permutation = arguments.int_array("permutation", permutation, ndim=1)
     if not np.array_equal(np.sort(permutation), np.arange(len(x))):
         raise ValueError(
             f"permutation must hold each of 0 to {len(x) - 1} once, but got {permutation.tolist()}"
         )
-    moved_before = np.asarray(layer(x[permutation]))
-    moved_after = np.asarray(layer(x))[permutation]
-    return float(np.abs(moved_before - moved_after).max(initial=0.0))
+    outputs = [arguments.real_array("the output of layer", layer(rows)) for rows in (x[permutation], x)]
+    for output in outputs:
+        if output.shape[:1] != x.shape[:1]:
+            raise ValueError(f"layer must return {len(x)} rows, one a token, but got shape {output.shape}")
+    return float(np.abs(outputs[0] - outputs[1][permutation]).max(initial=0.0))
 
 
 def _leading_dimensions(name: str, shape: tuple, other_name: str, other_shape: tuple) -> None:

@@ -30,11 +30,16 @@ def shaw_scores(q: ArrayLike, k: ArrayLike, key_table: ArrayLike) -> np.ndarray:
     q = arguments.real_array("q", q, min_ndim=2)
     k = arguments.real_array("k", k, min_ndim=2)
     rows = _shaw_rows("key_table", key_table, "q", q.shape[-1])
+    if k.shape[-2] < q.shape[-2]:
+        raise ValueError(f"k must have at least one row a query ({q.shape[-2]}), but its shape is {k.shape}")
     content = attention.scaled_scores(q, k)
     index = _clipped_offsets(q.shape[-2], k.shape[-2], len(rows))
     # Each query meets each row once, (..., n_queries, 2 clip + 1); the index then spreads them over the keys.
     by_row = attention.scaled_scores(q, rows)
-    return content + by_row[..., np.arange(q.shape[-2])[:, None], index]
+    with np.errstate(over="ignore"):
+        scores = content + by_row[..., np.arange(q.shape[-2])[:, None], index]
+    arguments.finite_result("q, k and key_table", scores, "their scores")
+    return scores.astype(np.result_type(q, k), copy=False)
 
 
 def shaw_attention(
@@ -172,6 +177,9 @@ def t5_bias(
     T5 itself adds it to scores that are not divided by sqrt(head_dim), and uses none in cross-attention.
     """
     table = arguments.real_array("table", table, ndim=2)
+    least = 4 if arguments.flag("bidirectional", bidirectional) else 2
+    if len(table) < least:
+        raise ValueError(f"table must have at least {least} rows, one a bucket, but got {len(table)}")
     offsets = relative_offsets(n_queries, n_keys)
     buckets = t5_buckets(offsets, len(table), max_distance, bidirectional)
     return np.moveaxis(table[buckets], -1, 0)

@@ -54,7 +54,7 @@ def rotate(
     # Angles are float64 up to here; only their cosines and sines take the precision of x.
     turn = np.empty(angles.shape, np.result_type(wide, np.complex64))
     turn.real, turn.imag = np.cos(angles) * attention_factor, np.sin(angles) * attention_factor
-    out = x.astype(wide)  # a copy: what does not turn passes unchanged
+    out = x.astype(wide, order="C")  # a copy: what does not turn passes unchanged
     # Read a pair (u, v) as u + iv: then all pairs turn by one multiplication with cos + i sin.
     if layout == "interleaved":
         pairs = out[..., : 2 * m].view(turn.dtype)
@@ -85,11 +85,11 @@ def round_to_bfloat16(x: ArrayLike) -> np.ndarray:
 
     For showing what low precision does to positions and angles; nothing in these modules computes with it.
     """
-    x = arguments.real_array("x", x)
+    x = arguments.real_array("x", x).astype(np.float64)
+    _, exponent = np.frexp(x)  # 2^(exponent - 1) <= abs(x) < 2^exponent
+    last_bit = np.maximum(exponent, -125) - 8  # below 2^-126 the steps stop getting finer
     with np.errstate(over="ignore"):
-        bits = np.atleast_1d(x.astype(np.float32)).view(np.uint32).astype(np.uint64)
-    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000  # bfloat16 is the upper half of a float32
-    rounded = bits.astype(np.uint32).view(np.float32).reshape(x.shape)
+        rounded = np.ldexp(np.rint(np.ldexp(x, -last_bit)), last_bit).astype(np.float32)
     if not np.isfinite(rounded).all():
         raise ValueError(f"x must hold numbers up to 3.39e38 in size, but got {np.abs(x).max():.6g}")
     return rounded
@@ -131,9 +131,14 @@ def _angles(shape: tuple, positions: ArrayLike, inv_freq: np.ndarray) -> np.ndar
 
 def _refuse_overflow(x: np.ndarray, attention_factor: float) -> None:
     """A turn can stretch one feature by the square root of 2."""
+    biggest = float(np.finfo(x.dtype).max)
+    if abs(attention_factor) > biggest:
+        raise ValueError(
+            f"attention_factor must be up to {biggest:.3g} in size for {x.dtype}, but got {attention_factor}"
+        )
     if x.size:
         largest = max(abs(float(x.max())), abs(float(x.min())))
-        limit = float(np.finfo(x.dtype).max) / (1.5 * max(1.0, abs(attention_factor)))
+        limit = biggest / (1.5 * max(1.0, abs(attention_factor)))
         if largest > limit:
             raise ValueError(
                 f"x must hold numbers up to {limit:.3g} in size to be rotated, but got {largest:.6g}"

@@ -72,7 +72,10 @@ def wavelengths(d_model: int, base: float = 10_000.0) -> np.ndarray:
     """Return the positions each wave takes for a turn, 2 pi base^(2i/d_model): (ceil(d_model / 2),)."""
     d_model = arguments.whole_number("d_model", d_model, at_least=1)
     base = arguments.real_number("base", base, positive=True)
-    return 2 * np.pi * base ** (2 * np.arange((d_model + 1) // 2) / d_model)
+    with np.errstate(over="ignore"):
+        lengths = 2 * np.pi * base ** (2 * np.arange((d_model + 1) // 2) / d_model)
+    arguments.finite_result("base", lengths, f"the wavelengths of base {base}")
+    return lengths
 
 
 def _position_array(positions: int | ArrayLike) -> np.ndarray:

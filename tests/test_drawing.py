@@ -60,7 +60,7 @@ def line_scene(figure):
     text = axes.text(10, 0.5, "ten", fontsize=16)
     empty = axes.text(30, -0.5, "")
     note = axes.annotate("here", (5, 0), (20, 0.8), arrowprops={"arrowstyle": "->"})
-    axes.set(ylim=(-1.2, 1.2))
+    axes.set(ylim=(-1.2, 1.2), xticks=[0, 20, 40], yticks=[-1, 1])
     title = axes.set_title("Waves")
     legend = axes.legend(loc="lower right")
     heading = figure.text(0.5, 0.95, "heading")
@@ -256,37 +256,23 @@ class Twins:
 
 def small_figure():
     figure = new_figure(4, 2.5)
-    figure.set_dpi(60)
+    figure.set_dpi(50)
     return figure
 
 
 @pytest.mark.parametrize(("scene", "name"), EVERY)
 def test_a_redraw_equals_a_full_redraw(scene, name):
     twins = Twins(scene)
-    assert twins.differ() == 0
-    for number in (1, 2, 2, 3, 7):
-        twins.change(name, number)
-        assert twins.differ() == 0, f"{name} {number}"
+    twins.redrawer.draw()
+    others = [quiet for quiet in QUIET[scene] if quiet != name]
+    # First alone, then among artists that move.
+    for number, names in enumerate([[name], [name], others, [name], [name], others], start=1):
+        for each in names:
+            twins.change(each, number)
+        assert twins.differ() == 0, f"frame {number}"
 
 
-@pytest.mark.parametrize(("scene", "name"), EVERY)
-def test_a_change_among_moving_artists_equals_a_full_redraw(scene, name):
-    twins = Twins(scene)
-    twins.differ()
-    moving = [quiet for quiet in QUIET[scene] if quiet != name]
-    for number in (1, 2):
-        for other in moving:
-            twins.change(other, number)
-        assert twins.differ() == 0, number
-    for number in (3, 4):
-        twins.change(name, number)
-        assert twins.differ() == 0, f"{name} {number}"
-    for other in moving:
-        twins.change(other, 5)
-    assert twins.differ() == 0, "afterwards"
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_any_sequence_of_changes_equals_a_full_redraw(data):
     scene = data.draw(st.sampled_from(sorted(SCENES)))
@@ -305,10 +291,11 @@ def test_a_quiet_change_is_drawn_without_a_full_redraw(scene, name):
         twins.change(name, number)
         twins.redrawer.draw()
     full_redraws = count_full_redraws(twins.quick.figure)
-    for number in (5, 6, 7):
+    for number in (5, 6):
         twins.change(name, number)
-        assert twins.differ() == 0
+        twins.redrawer.draw()
     assert full_redraws == []
+    assert twins.differ() == 0
 
 
 def count_full_redraws(figure):
