@@ -66,7 +66,10 @@ def shaw_attention(
             f"value_table must have as many rows as key_table, {len(key_table)}, but got {len(rows)}"
         )
     index = _clipped_offsets(*weights.shape[-2:], len(rows))
-    return output + np.einsum("...qk,qkd->...qd", weights, rows[index])
+    with np.errstate(over="ignore"):
+        output = output + np.einsum("...qk,qkd->...qd", weights, rows[index])
+    arguments.finite_result("v and value_table", output, "their sum")
+    return output
 
 
 def skew(scores: ArrayLike, *, causal: bool = True) -> np.ndarray:
