@@ -91,6 +91,9 @@ class Panel:
         for name, control in controls.items():
             control.description = control.description or name.replace("_", " ")
             control.observe(self._on_change, "value")
+            # Sliders share the width of a row; a box to tick needs no more than its words.
+            control.layout.flex = "0 0 auto" if isinstance(control, widgets.Checkbox) else "1 1 310px"
+            control.layout.width, control.layout.max_width = "auto", "480px"
         row = widgets.HBox([*controls.values()], layout=widgets.Layout(flex_flow="row wrap"))
         self.box = widgets.VBox([row, self.image, self.caption])
         self._on_change()

@@ -104,11 +104,11 @@ def bases(fig: Figure, profiles: dict[float, np.ndarray]) -> str:
 
 def explorer(fig: Figure) -> Callable[..., str]:
     """Build the main panel: waves, table, similarity matrix and the similarity to one position."""
-    fig.set_size_inches(10, 5.6)
-    waves_at = fig.add_axes((0.075, 0.585, 0.335, 0.345))
-    table_at = fig.add_axes((0.075, 0.105, 0.335, 0.355))
-    matrix_at = fig.add_axes((0.61, 0.54, 0.365, 0.39))
-    profile_at = fig.add_axes((0.61, 0.105, 0.365, 0.28))
+    fig.set_size_inches(10, 5.1)
+    waves_at = fig.add_axes((0.075, 0.57, 0.335, 0.355))
+    table_at = fig.add_axes((0.075, 0.115, 0.335, 0.345))
+    matrix_at = fig.add_axes((0.61, 0.535, 0.365, 0.39))
+    profile_at = fig.add_axes((0.61, 0.115, 0.365, 0.255))
     waves_at.set_title("Waves of four dimensions")
     table_at.set_title("The table")
     matrix_at.set_title("Similarity of all pairs")
