@@ -36,15 +36,12 @@ def log_slider(
     value: float, low: float, high: float, label: str = "", steps: int = 60, readout: str = ",.0f"
 ) -> widgets.Widget:
     """Return a slider whose steps multiply: from low to high, both above 0. Off needs a switch of its own."""
-    exponents = np.log10([low, high])
+    first, start, last = np.log10([low, value, high])
+    # A page moves what stands between two steps to the nearest one, so the steps are laid through the value.
+    up_to_start = max(round(steps * (start - first) / (last - first)), 1)
+    step = (start - first) / up_to_start or (last - first) / steps
     return widgets.FloatLogSlider(
-        value=value,
-        min=exponents[0],
-        max=exponents[1],
-        step=(exponents[1] - exponents[0]) / steps,
-        readout_format=readout,
-        description=label,
-        style=_WIDE,
+        value=value, min=first, max=last, step=step, readout_format=readout, description=label, style=_WIDE
     )
 
 
@@ -86,22 +83,21 @@ class Panel:
         self.figure = new_figure()
         self._redrawer = Redrawer(self.figure)
 
-        self.image = Picture(format="png")
+        # The place is as wide as the window allows, and stays when the picture is hidden.
+        shape = {"max_width": "100%", "height": "auto", "min_height": "0", "object_fit": "contain"}
+        self.image = Picture(format="png", layout=widgets.Layout(**shape))
         self.caption = widgets.HTML()
         for name, control in controls.items():
             control.description = control.description or name.replace("_", " ")
+            control.tooltip = control.tooltip or control.description  # else the page says "null"
             control.observe(self._on_change, "value")
             # Sliders share the width of a row; a box to tick needs no more than its words.
             control.layout.flex = "0 0 auto" if isinstance(control, widgets.Checkbox) else "1 1 310px"
             control.layout.width, control.layout.max_width = "auto", "480px"
+            control.layout.margin = "2px 18px 2px 2px"
         row = widgets.HBox([*controls.values()], layout=widgets.Layout(flex_flow="row wrap"))
         self.box = widgets.VBox([row, self.image, self.caption])
         self._on_change()
-        width = self.figure.get_size_inches()[0] * DPI
-        self.image.layout = widgets.Layout(
-            width=f"{width:.0f}px", max_width="100%", height="auto", min_height="0", object_fit="contain"
-        )
-        self.caption.layout = widgets.Layout(max_width=f"{width:.0f}px")
 
     @property
     def values(self) -> dict[str, Any]:
@@ -116,12 +112,14 @@ class Panel:
         with self._lock:
             self._busy = True
             try:
-                for name, value in values.items():
+                # What others limit comes last, so that the order of the arguments does not matter.
+                free = [name for name in values if name not in self._limits]
+                for name in [*free, *(name for name in self._limits if name in values)]:
                     self._follow_limits()
-                    self.controls[name].value = value
+                    self.controls[name].value = values[name]
             finally:
                 self._busy = False
-            self._on_change()
+                self._on_change()
         return self
 
     def _on_change(self, _: Any = None) -> None:
@@ -145,6 +143,8 @@ class Panel:
             if self._update is None:
                 self.figure.clear()
                 self._update = self._build(self.figure)
+                width = f"{self.figure.get_size_inches()[0] * DPI:.0f}px"
+                self.image.layout.width = self.caption.layout.max_width = width
             self.sentence = self._update(**self.values)
             self._redrawer.draw()
             self.error = None
@@ -168,4 +168,6 @@ class Panel:
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         data, metadata = display_data(self.image.value, self.figure, self.sentence)
+        if self.error is not None:
+            del data["image/png"]  # it would show other values than the sentence
         return {**self.box._repr_mimebundle_(**options), **data}, metadata

@@ -94,10 +94,10 @@ def _finite_angles(positions: np.ndarray, periods: np.ndarray, name: str = "posi
     return angles
 
 
-def distance_share(scores: ArrayLike) -> float:
+def offset_share(scores: ArrayLike) -> float:
     """Return the share of the variance of scores, (n, n), that the offset explains: 1 for constant diagonals.
 
-    Scores that have nothing to do with distance still reach about 2/n, since there are 2n - 1 offsets to fit.
+    Scores that have nothing to do with offsets still reach about 2/n, since there are 2n - 1 offsets to fit.
     Raises ValueError unless scores is square and varies.
     """
     scores = arguments.real_array("scores", scores, ndim=2)

@@ -42,7 +42,7 @@ def row_norms(fig: Figure, table: np.ndarray) -> str:
     ax.annotate(f"row 0: {norms[0]:.2f}", (0, norms[0]), (18, norms[0]), va="center")
     ax.annotate(f"row 127: {norms[127]:.2f}", (127, norms[127]), (140, 1.05), arrowprops={"arrowstyle": "-"})
     ax.annotate("the last three rows", (509, norms[509]), (392, 1.3), arrowprops={"arrowstyle": "-"})
-    ax.set_title("Most rows have one length, and a few tell of the training")
+    ax.set_title("Most rows have nearly one length, and a few stand out")
     return f"Row lengths of the real table: row 0 {norms[0]:.2f}, row 127 {norms[127]:.2f}, most near 0.45."
 
 
@@ -82,7 +82,7 @@ def gaps_by_plane(fig: Figure, gaps: np.ndarray, whole: np.ndarray, planes: dict
     ax.text(gaps[-1] + 0.2, whole[-1], "whole table", va="center", weight="bold")
     ax.axhline(0, color=QUIET, lw=1, ls=":")
     ax.set(xlabel="gap between kept rows", ylabel="R² of the rows between", xlim=(gaps[0], gaps[-1] + 3.2))
-    ax.set_title("The fastest circle spoils the stretched table")
+    ax.set_title("The fastest circle spoils the thinned table")
     return f"R² of interpolated rows falls from {whole[0]:.2f} to {whole.min():.2f}, and not steadily."
 
 

@@ -45,7 +45,7 @@ def change_by_depth(fig: Figure, changes: dict[str, np.ndarray]) -> str:
     ax.spines["left"].set_visible(False)
     ax.axvspan(1e-16, ROUNDING, color="#EEEEEE", zorder=0)
     ax.text(1.4e-16, len(changes) - 0.45, "rounding only", color=QUIET, va="top")
-    ax.set_title("Only a mask and a second layer together see the order")
+    ax.set_title("The last word sees the order only with a mask and a second layer")
     largest = ", ".join(f"{name}: {_size(values)}" for name, values in changes.items())
     return f"Largest change of the last word's output over all orders of its predecessors: {largest}."
 
@@ -72,7 +72,7 @@ def shuffle(words: Sequence[str], x: np.ndarray, projections: tuple[np.ndarray, 
         fig.set_size_inches(10, 4.7)
         n = len(words)
         panels = [fig.add_axes((left, 0.2, 0.265, 0.58)) for left in (0.09, 0.43)]
-        titles = ("Weights, first order", "Weights, shuffled")
+        titles = ("Weights, first order", "Weights, shuffled")  # dark 0, bright 1, white: masked
         images, rows, columns = [], [], []
         slanted = {"rotation": 45, "ha": "right", "va": "top", "rotation_mode": "anchor"}
         for ax, title in zip(panels, titles, strict=True):
@@ -105,7 +105,7 @@ def shuffle(words: Sequence[str], x: np.ndarray, projections: tuple[np.ndarray, 
                 if depth == layers:
                     pictured = before[1], after[1]
             for image, weights in zip(images, pictured, strict=True):
-                image.set_data(weights)
+                image.set_data(np.where(causal_mask(n), weights, np.nan) if mask else weights)
             for labels, places in zip(zip(rows, columns, strict=True), (range(n), order), strict=True):
                 for row, column, place in zip(*labels, places, strict=True):
                     row.set_text(words[place])

@@ -80,7 +80,8 @@ def needle_by_slope(fig: Figure, slopes: np.ndarray, weights: dict[int, np.ndarr
         best = values.argmax()
         ax.semilogx(slopes, values, style, color=BLUE)
         ax.plot(slopes[best], values[best], "o", ms=10, color=ACCENT)
-        ax.text(slopes[best], values[best] + 0.035, f"distance {distance}", ha="center", weight="bold")
+        label = {"ha": "center", "weight": "bold", "bbox": {"fc": "white", "ec": "none", "pad": 1}}
+        ax.text(slopes[best], values[best] + 0.035, f"distance {distance}", **label)
     ax.set(
         xlabel="slope", ylabel="weight on the needle", ylim=(0, 1.2 * max(v.max() for v in weights.values()))
     )
@@ -94,7 +95,7 @@ N_KEYS = 96
 
 def needle(fig: Figure) -> Callable[..., str]:
     """Build the main panel: the bias of one ALiBi head, and the weight that reaches a needle."""
-    fig.set_size_inches(10, 5)
+    fig.set_size_inches(10, 4.8)
     bias_at = fig.add_axes((0.075, 0.575, 0.26, 0.35))
     weight_at = fig.add_axes((0.075, 0.105, 0.26, 0.35))
     ramp_at = fig.add_axes((0.45, 0.575, 0.535, 0.35))
@@ -117,7 +118,7 @@ def needle(fig: Figure) -> Callable[..., str]:
     (ramp_needle,) = ramp_at.plot([0], [0], "o", ms=12, color=ACCENT)
     ramp_at.set(xlim=(-1, N_KEYS), ylim=(-8.5, 0.8), xticklabels=[], ylabel="bias")
     curve_at.set_yscale("log")
-    (curve,) = curve_at.plot(keys, np.ones(N_KEYS), color=BLUE, drawstyle="steps-mid")
+    (curve,) = curve_at.plot(keys, np.ones(N_KEYS), color=BLUE)
     (curve_needle,) = curve_at.plot([0], [1], "o", ms=12, color=ACCENT)
     curve_at.set(xlim=(-1, N_KEYS), ylim=(3e-5, 1.5), xlabel="key", ylabel="weight")
     lines = [ax.axvline(0, color=QUIET, ls=":", lw=1.5) for ax in (ramp_at, curve_at)]
@@ -146,9 +147,9 @@ def needle(fig: Figure) -> Callable[..., str]:
             row.set_ydata([query, query])
         place = query - distance
         ramp.set_ydata(np.where(visible[query], bias[query], np.nan))
-        ramp_needle.set_data([place], [bias[query, place]])
+        ramp_needle.set_data([place], [max(bias[query, place], -8.3)])
         curve.set_ydata(np.where(visible[query], weights[query], np.nan))
-        curve_needle.set_data([place], [weights[query, place]])
+        curve_needle.set_data([place], [max(weights[query, place], 3.5e-5)])
         for line in lines:
             line.set_xdata([query, query])
         beats = "beats" if advantage > slope * distance else "does not beat"
@@ -175,7 +176,7 @@ def buckets(fig: Figure) -> Callable[..., str]:
     bars = right.bar(np.arange(64), np.ones(64), color=GREEN, width=0.85)
     right.set_yscale("log")
     right.set(xlabel="bucket of the past", ylabel="distances in it", ylim=(0.7, 700), xlim=(-1, 64))
-    right.set_title("Near: one distance each")
+    right.set_title("How many (the last: up to 511)")
 
     def update(n_buckets: int, max_distance: int, bidirectional: bool) -> str:
         stairs.set_ydata(t5_buckets(offsets, n_buckets, max_distance, bidirectional))
@@ -186,9 +187,12 @@ def buckets(fig: Figure) -> Callable[..., str]:
         for bucket, bar in enumerate(bars):
             bar.set_height(widths[bucket] if bucket < len(widths) else 0)
         exact, mode = len(starts) // 2, "both directions" if bidirectional else "causal"
+        near = (
+            f"distances 0 to {exact - 1} have a bucket each" if exact > 1 else "distance 0 has its own bucket"
+        )
         return (
-            f"{n_buckets} buckets, max_distance {max_distance}, {mode}: distances 0 to {exact - 1} have a "
-            f"bucket each, and the last bucket takes everything from {last} on."
+            f"{n_buckets} buckets, max_distance {max_distance}, {mode}: {near}, and "
+            f"the last bucket takes everything from {last} on."
         )
 
     return update

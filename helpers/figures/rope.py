@@ -39,8 +39,8 @@ def two_arrows(
 @still(10, 5)
 def score_by_distance(fig: Figure, distances: np.ndarray, curves: dict[str, np.ndarray]) -> str:
     """Draw scores against distance, (n,), for several pairs of fixed vectors (log axis)."""
-    axes = fig.subplots(len(curves), 1, sharex=True, sharey=True)
-    for ax, (name, scores), colour in zip(axes, curves.items(), (RED, "#555555", BLUE), strict=True):
+    axes = fig.subplots(len(curves), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for ax, (name, scores), colour in zip(axes, curves.items(), (RED, "#555555", BLUE), strict=False):
         ax.semilogx(distances, scores, color=colour, lw=1.8)
         ax.axhline(0, color=QUIET, lw=1, ls=":")
         ax.set(ylim=(-0.75, 1.15), yticks=[0, 1], xlim=(1, distances[-1]))
@@ -113,7 +113,7 @@ def explorer(fig: Figure) -> Callable[..., str]:
     matrix_at.set(xticks=[0, 40], yticks=[0, 40], xticklabels=["p", "p+40"], yticklabels=["p", "p+40"])
     matrix_at.set(xlabel="key", ylabel="query")
     matrix_at.yaxis.labelpad = -18
-    matrix_at.set_title("48 positions")
+    matrix_at.set_title("Scores, 48 places")
     readout = fig.text(0.335, 0.945, "", color=ACCENT, fontsize=15, weight="bold")
 
     def update(base: float, position: int, distance: float, zero: bool, pair: int, vectors: str) -> str:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from helpers.drawing import still
 from helpers.figures import ACCENT, QUIET, SCHEME_COLOURS, SIGNED, number
-from helpers.sinusoidal import distance_share, sinusoidal_encoding, wavelengths
+from helpers.sinusoidal import offset_share, sinusoidal_encoding, wavelengths
 
 ROUNDING = 1e-8  # errors below it are drawn there: their digits differ between processors
 BLUE = SCHEME_COLOURS["sinusoidal"]
@@ -23,11 +23,10 @@ def counting(fig: Figure, bits: np.ndarray, waves: np.ndarray) -> str:
         "Counting in binary: each digit flips half as often",
         "Waves: the same rhythms without the jumps",
     )
-    for ax, table, title, look in zip(
-        axes, (bits, waves), titles, ({"cmap": "cividis"}, SIGNED), strict=True
-    ):
+    looks = ("digit", {"cmap": "cividis"}), ("wave", SIGNED)
+    for ax, table, title, (name, look) in zip(axes, (bits, waves), titles, looks, strict=True):
         ax.imshow(table.T, aspect="auto", **look)
-        ax.set_yticks(range(table.shape[1]), [f"digit {b}" for b in range(table.shape[1])])
+        ax.set_yticks(range(table.shape[1]), [f"{name} {b}" for b in range(table.shape[1])])
         ax.set_title(title)
         ax.spines[:].set_visible(False)
     axes[1].set_xlabel("number")
@@ -93,9 +92,8 @@ def bases(fig: Figure, profiles: dict[float, np.ndarray]) -> str:
     ax = fig.subplots()
     for (base, profile), shade in zip(profiles.items(), ("#2E7AB3", "#1F5A94", "#08306B"), strict=True):
         ax.plot(profile, color=shade)
-        ax.text(
-            len(profile) + 0.5, profile[-1], f"base {number(base)}", color=shade, va="center", weight="bold"
-        )
+        name, lift = f"base {number(base)}", 0.03 if base > 1e5 else -0.03  # two ends are close together
+        ax.text(len(profile) + 0.5, profile[-1] + lift, name, color=shade, va="center", weight="bold")
     ax.set(xlabel="distance", ylabel="similarity", ylim=(-0.25, 1.05), xlim=(0, len(profile) * 1.2))
     ax.set_title("A larger base keeps distant positions more alike")
     ends = ", ".join(f"{profile[-1]:.2f} at base {number(base)}" for base, profile in profiles.items())
@@ -111,7 +109,7 @@ def explorer(fig: Figure) -> Callable[..., str]:
     profile_at = fig.add_axes((0.61, 0.115, 0.365, 0.255))
     waves_at.set_title("Waves of four dimensions")
     table_at.set_title("The table")
-    matrix_at.set_title("Similarity of all pairs")
+    matrix_at.set_title("Similarity of all pairs (bright: alike)")
     profile_at.set_title("Similarity to the reference")
 
     waves_at.set(ylim=(-0.4, 9.2), yticks=[], xticklabels=[])
@@ -127,7 +125,7 @@ def explorer(fig: Figure) -> Callable[..., str]:
     matrix = matrix_at.imshow(np.zeros((2, 2)), aspect="auto", vmin=0, vmax=1)
     matrix_at.set(xlabel="position", ylabel="position")
     row = matrix_at.axhline(0, color=ACCENT, lw=2)
-    spot = matrix_at.plot([0], [0], "o", ms=10, mfc="none", mec=ACCENT, mew=2.5)[0]
+    spot = matrix_at.plot([0], [0], "o", ms=10, mfc="none", mec=ACCENT, mew=2.5, clip_on=False)[0]
     profile_at.set(ylim=(-0.55, 1.1), yticks=[0, 0.5, 1], xlabel="offset from the reference position")
     (curve,) = profile_at.plot([], [], color=BLUE)
     at_offset = profile_at.axvline(0, color=ACCENT, ls="--", lw=2)
@@ -167,7 +165,7 @@ def explorer(fig: Figure) -> Callable[..., str]:
     return update
 
 
-N_SCORES = 64
+N_SCORES = 100
 
 
 def projections(fig: Figure) -> Callable[..., str]:
@@ -178,8 +176,8 @@ def projections(fig: Figure) -> Callable[..., str]:
     image = left.imshow(np.zeros((N_SCORES, N_SCORES)), vmin=-3, vmax=3, aspect="auto", **SIGNED)
     left.set(xlabel="key position", ylabel="query position")
     left.set_title("Scores (red high, blue low)")
-    right.set(xlim=(0, 1), ylim=(0, 1.08), xlabel="t: from identity (0) to random (1)", ylabel="share")
-    right.set_title("Share that distance explains")
+    right.set(xlim=(-0.03, 1.03), ylim=(0, 1.08), xlabel="t: from identity (0) to random (1)", ylabel="share")
+    right.set_title("Share that the offset explains")
     mixes = np.linspace(0, 1, 21)
     (curve,) = right.plot(mixes, np.zeros(21), color=BLUE)
     (dot,) = right.plot([0], [0], "o", ms=12, color=ACCENT)
@@ -190,11 +188,11 @@ def projections(fig: Figure) -> Callable[..., str]:
         scores = mixed_scores(t, seed)
         image.set_data((scores - scores.mean()) / scores.std())
         curve.set_ydata(_shares(seed, tuple(mixes)))
-        share = distance_share(scores)
+        share = offset_share(scores)
         dot.set_data([t], [share])
         return (
-            f"With t = {t:.2f} and seed {seed}, distance explains {share:.0%} of the variance of the scores "
-            f"between {N_SCORES} positions."
+            f"With t = {t:.2f} and seed {seed}, the offset explains {share:.0%} of the variance of the "
+            f"scores between {N_SCORES} positions."
         )
 
     return update
@@ -210,4 +208,4 @@ def mixed_scores(t: float, seed: int, n: int = N_SCORES, d_model: int = 64) -> n
 
 @cache
 def _shares(seed: int, mixes: tuple[float, ...]) -> np.ndarray:
-    return np.array([distance_share(mixed_scores(t, seed)) for t in mixes])
+    return np.array([offset_share(mixed_scores(t, seed)) for t in mixes])

@@ -74,17 +74,16 @@ def query_and_keys(fig: Figure) -> Callable[..., str]:
     fig.set_size_inches(10, 4.3)
     plane = fig.add_axes((0.03, 0.06, 0.38, 0.82))
     bars_at = fig.add_axes((0.53, 0.17, 0.44, 0.69))
-    plane.set(xlim=(-1.7, 1.7), ylim=(-1.6, 1.6), aspect="equal")
+    plane.set(xlim=(-1.55, 1.55), ylim=(-1.45, 1.45), aspect="equal")
     plane.axis("off")
-    plane.set_title("A query turns among four keys", loc="left")
+    plane.set_title("Your query (round tip) and four keys", loc="left")
     directions = np.radians(list(KEYS.values()))
     keys = np.stack([np.cos(directions), np.sin(directions)], axis=-1)
     for name, (x, y) in zip(KEYS, keys, strict=True):
         plane.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "-|>", "color": QUIET, "lw": 2})
-        plane.text(1.18 * x, 1.18 * y, f"key {name}", ha="center", va="center")
+        plane.text(1.27 * x, 1.2 * y, f"key {name}", ha="center", va="center")
     (arrow,) = plane.plot([0, 1], [0, 0], color=ACCENT, lw=4)
     (tip,) = plane.plot([1], [0], "o", color=ACCENT, ms=11)
-    label = plane.text(0, 0, "query", color=ACCENT, weight="bold", ha="center", va="center")
 
     bars = bars_at.bar(list(KEYS), np.zeros(len(KEYS)), color="#0072B2", width=0.6)
     texts = [bars_at.text(i, 0, "", ha="center", va="bottom") for i in range(len(KEYS))]
@@ -97,14 +96,14 @@ def query_and_keys(fig: Figure) -> Callable[..., str]:
         weights = softmax(sharpness * keys @ query)
         arrow.set_data([0, query[0]], [0, query[1]])
         tip.set_data([query[0]], [query[1]])
-        label.set_position(1.42 * query)
         for bar, text, weight in zip(bars, texts, weights, strict=True):
             bar.set_height(weight)
             text.set_y(weight + 0.02)
             text.set_text(f"{weight:.2f}")
-        best = list(KEYS)[weights.argmax()]
+        best = [name for name, weight in zip(KEYS, weights, strict=True) if weight > weights.max() - 1e-9]
+        leader = f"key {best[0]} gets" if len(best) == 1 else f"keys {' and '.join(best)} both get"
         return (
-            f"With the query at {angle:.0f} degrees and sharpness {sharpness:.2f}, key {best} gets the most "
+            f"With the query at {angle:.0f} degrees and sharpness {sharpness:.2f}, {leader} the most "
             f"weight, {weights.max():.2f}; the four weights sum to 1."
         )
 

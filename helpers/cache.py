@@ -1,0 +1,97 @@
+"""Keep trained models in the user's cache folder, and never trust what is found there.
+
+A file is found by a hash of the code and the settings, written whole or not at all, and read without pickle.
+One that is damaged, or that something else wrote, is named, ignored and made anew.
+"""
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+
+Arrays = dict[str, np.ndarray]
+
+# What a trained model depends on. A change in any of these makes all kept models out of date.
+_MODULES = (
+    "arguments",
+    "learned",
+    "relative_bias",
+    "rope",
+    "schemes",
+    "sinusoidal",
+    "training",
+    "transformer",
+)
+_CODE = (*(f"{module}.py" for module in _MODULES), "data/tragedies.txt.xz")
+
+
+def folder() -> Path:
+    """Return the folder of kept models: the system's cache folder, or COURSE_CACHE if that is set."""
+    chosen = os.environ.get("COURSE_CACHE")
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("positional-encodings-course"))
+
+
+def code_version() -> str:
+    """Return a hash of the code and text that a trained model depends on."""
+    digest = hashlib.sha256()
+    for name in _CODE:
+        digest.update((files("helpers") / name).read_bytes().replace(b"\r\n", b"\n"))
+    return digest.hexdigest()
+
+
+def path_of(settings: Mapping[str, object]) -> Path:
+    """Return where the model of these settings is kept, whether or not it is there."""
+    text = json.dumps({"code": code_version(), **settings}, sort_keys=True)
+    name = f"{settings['task']}-{settings['scheme']}-{settings['seed']}"
+    return folder() / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.npz"
+
+
+def save(path: Path, arrays: Arrays) -> None:
+    """Write arrays to path, whole or not at all."""
+    stream = io.BytesIO()
+    np.savez(stream, digest=np.array(_digest(arrays)), **arrays)
+    write_atomically(path, stream.getvalue())
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write content beside path and then move it there, so that nobody ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: Path) -> Arrays | None:
+    """Return the arrays kept at path; None, with one printed sentence if a file is there but is not whole."""
+    if not path.exists():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        if str(arrays.pop("digest")) != _digest(arrays):
+            raise ValueError("its content does not match its checksum")
+    except Exception as error:  # whatever np.load makes of bytes that are not its own
+        print(f"The kept model {path.name} can't be used ({error or type(error).__name__}); it is made anew.")
+        return None
+    return arrays
+
+
+def _digest(arrays: Arrays) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,149 @@
+"""The notebooks in the real JupyterLab: every cell runs, and every control moves its picture.
+
+Works on copies in a temporary folder. Skipped where Chromium is missing, unless COURSE_REQUIRE_BROWSER=1.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from lab import Lab, chromium, errors_in_cells, find_chromium, run_all
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
+WINDOW = {"width": 1280, "height": 720}
+PANEL = ".jp-NotebookPanel:not(.lm-mod-hidden) .widget-vbox:has(> .widget-image)"
+# The picture is another one than before (a new source), and can be seen; its caption has changed as well.
+HAS_CHANGED = """([panel, source, caption]) => {
+    const image = panel.querySelector(".widget-image");
+    return image.src !== source && image.complete && image.naturalWidth > 0
+        && getComputedStyle(image).visibility === "visible"
+        && panel.querySelector(".widget-html-content").innerText !== caption;
+}"""
+SECONDS_FOR_A_CHANGE = 10
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if find_chromium() is None:
+        if os.environ.get("COURSE_REQUIRE_BROWSER") == "1":
+            pytest.fail("Chromium is not installed, and COURSE_REQUIRE_BROWSER=1 asks for it")
+        pytest.skip("Chromium is not installed")
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def lab(browser):
+    with Lab(PATHS) as lab:
+        yield lab
+
+
+@pytest.fixture
+def page(browser, lab):
+    """A window of its own; at the end nothing may have gone wrong in it."""
+    page = browser.new_page(viewport=WINDOW)
+    problems = []
+    page.on("console", lambda message: message.type == "error" and problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(f"uncaught: {error}"))
+    # The course works offline: nothing may be asked from elsewhere.
+    page.on(
+        "request",
+        lambda request: (
+            request.url.startswith((lab.url, f"blob:{lab.url}", "data:", lab.url.replace("http", "ws")))
+            or problems.append(f"asked for {request.url}")
+        ),
+    )
+    yield page
+    page.close()
+    assert not problems, "\n".join(problems)
+
+
+class Picture:
+    """A panel in the page. Each move waits until the picture and its caption have followed."""
+
+    def __init__(self, page, panel):
+        self.page, self.panel = page, panel
+        self.image = panel.locator(".widget-image")
+        self.caption = panel.locator(".widget-html-content")
+
+    def follows(self, what, move):
+        """Make a move and check that the picture follows it; return what it was that did not, if anything."""
+        source, caption = self.image.get_attribute("src"), self.caption.inner_text()
+        size = self.size()
+        move()
+        self.page.wait_for_function(
+            HAS_CHANGED,
+            arg=[self.panel.element_handle(), source, caption],
+            timeout=SECONDS_FOR_A_CHANGE * 1000,
+        )
+        assert self.size() == size, f"{what}: the picture's place changed its size"
+        assert self.image.get_attribute("title") == self.caption.inner_text(), f"{what}: name and caption"
+
+    def size(self):
+        box = self.image.bounding_box()
+        return box["width"], box["height"]
+
+    def move_by_keyboard(self, control):
+        """Move a control and, where it can be, back: what it turned off may be needed by the next one."""
+        what = control.inner_text()
+        if control.locator(".noUi-handle").count():
+            handle = control.locator(".noUi-handle")
+            handle.focus()
+            low, high, now = (
+                float(handle.get_attribute(f"aria-value{part}")) for part in ("min", "max", "now")
+            )
+            assert low < high, f"{what}: it has one value only"
+            keys = ["PageUp", "PageDown"] if now < high else ["PageDown", "PageUp"]
+            for key in keys:
+                self.follows(f"{what}: {key}", lambda key=key: handle.press(key))
+        elif control.locator("select").count():
+            select = control.locator("select")
+            now = select.input_value()
+            options = select.locator("option").evaluate_all("(options) => options.map((o) => o.value)")
+            other = next(option for option in options if option != now)
+            for option in (other, now):
+                self.follows(f"{what}: {option}", lambda option=option: select.select_option(option))
+        else:
+            box = control.locator("input[type=checkbox]")
+            for _ in range(2):
+                box.focus()
+                self.follows(f"{what}: Space", lambda: box.press("Space"))
+
+    def drag(self, control):
+        """Drag a slider's handle to about a third of its way and let it go."""
+        track, handle = control.locator(".noUi-base"), control.locator(".noUi-handle")
+        handle.scroll_into_view_if_needed()
+        start, way = handle.bounding_box(), track.bounding_box()
+        x, y = start["x"] + start["width"] / 2, start["y"] + start["height"] / 2
+        share = 0.35 if (x - way["x"]) / way["width"] > 0.5 else 0.65
+
+        def move():
+            self.page.mouse.move(x, y)
+            self.page.mouse.down()
+            self.page.mouse.move(way["x"] + share * way["width"], y, steps=12)
+            self.page.mouse.up()
+
+        self.follows("mouse", move)
+
+
+@pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
+def test_notebook(lab, page, path):
+    lab.open(page, path.name)
+    run_all(page)
+    assert errors_in_cells(page) == []
+    panels = page.locator(PANEL)
+    for number in range(panels.count()):
+        picture = Picture(page, panels.nth(number))
+        assert picture.image.get_attribute("title") == picture.caption.inner_text()
+        controls = picture.panel.locator("> .widget-hbox > *")
+        for control in controls.all():
+            picture.move_by_keyboard(control)
+        sliders = [control for control in controls.all() if control.locator(".noUi-handle").count()]
+        if sliders:
+            picture.drag(sliders[0])
+    assert page.locator(".jupyter-widgets-error-widget").count() == 0
+    assert page.get_by_text("Error displaying widget").count() == 0
+    assert path.read_bytes() == (lab.work / path.name).read_bytes(), "it was saved, or is not a copy"

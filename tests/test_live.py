@@ -1,0 +1,452 @@
+"""Live figures: controls, limits, errors, and what a notebook stores of them. No browser is needed."""
+
+import base64
+import html
+import io
+import subprocess
+import sys
+import threading
+
+import ipywidgets as widgets
+import numpy as np
+import pytest
+from PIL import Image
+
+from helpers.drawing import PIXEL_RATIO
+from helpers.live import Panel, choice, live, log_slider, slider, switch
+
+
+class Counted:
+    """A builder that notes what it was called with; fails says with which values it raises."""
+
+    def __init__(self, fails=lambda **values: False, builds=True, size=(5, 2)):
+        self.calls, self.builds, self.fails, self.size = [], builds, fails, size
+
+    def __call__(self, figure):
+        figure.set_size_inches(*self.size)
+        axes = figure.add_axes([0.1, 0.2, 0.8, 0.6])
+        if not self.builds:
+            raise OSError("the table is missing")
+        (line,) = axes.plot([0, 1], [0, 0])
+        axes.set_ylim(0, 100)
+
+        def update(**values):
+            self.calls.append(values)
+            if self.fails(**values):
+                raise ValueError(f"no picture for {values}")
+            numbers = [value for value in values.values() if isinstance(value, int | float)]
+            line.set_ydata([0, sum(numbers)])
+            return f"Now {', '.join(f'{name} = {value}' for name, value in values.items())}."
+
+        return update
+
+
+def decoded(panel):
+    return np.asarray(Image.open(io.BytesIO(panel.image.value)))
+
+
+def hidden(panel):
+    return panel.image.layout.visibility == "hidden"
+
+
+# --- Controls ---
+
+
+def test_each_kind_of_control_gives_its_value():
+    build = Counted()
+    panel = live(
+        build,
+        whole=slider(3, 0, 10),
+        decimal=slider(0.5, 0, 1, 0.25),
+        far=log_slider(100, 1, 10_000),
+        on=switch(True),
+        word=choice("b", ["a", "b"]),
+        frame=widgets.Play(value=2, min=0, max=5),
+    )
+    assert isinstance(panel, Panel)
+    assert build.calls == [panel.values]
+    assert panel.values == {"whole": 3, "decimal": 0.5, "far": 100, "on": True, "word": "b", "frame": 2}
+    assert type(panel.values["whole"]) is int
+    moved = {"whole": 10, "decimal": 0.75, "far": 10_000, "on": False, "word": "a", "frame": 5}
+    for name, value in moved.items():
+        panel.controls[name].value = value  # as the page does
+        assert build.calls[-1] == panel.values
+        assert build.calls[-1][name] == value
+        assert f"{name} = {value}" in panel.sentence
+    assert len(build.calls) == 1 + len(moved)
+
+
+def test_sliders_have_the_given_ends_and_steps():
+    whole, decimal, far = slider(3, 1, 9, 2), slider(0.5, 0, 1, 0.1), log_slider(100, 10, 1e5, steps=40)
+    assert (whole.min, whole.max, whole.step) == (1, 9, 2)
+    assert isinstance(whole, widgets.IntSlider)
+    assert (decimal.min, decimal.max, decimal.step) == (0, 1, 0.1)
+    assert isinstance(decimal, widgets.FloatSlider)
+    assert far.base**far.min == pytest.approx(10)
+    assert far.base**far.max == pytest.approx(1e5)
+    assert (far.max - far.min) / far.step == pytest.approx(40)
+    far.value = 1e9
+    assert far.value == pytest.approx(1e5)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high"), [(2, 0.1, 20), (30, 1, 4096), (1, 1, 9), (9, 1, 9), (1.01, 1, 9)]
+)
+def test_a_log_slider_opens_on_one_of_its_steps(value, low, high):
+    control = log_slider(value, low, high)
+    steps = (np.log10(value) - control.min) / control.step
+    assert steps == pytest.approx(round(steps))
+    assert 10**control.min == pytest.approx(low)
+    assert 10**control.max == pytest.approx(high)
+    assert 0 < control.step <= (control.max - control.min) / 30
+
+
+def test_a_control_without_a_label_gets_its_name():
+    panel = live(Counted(), d_model=slider(1, 0, 3), far=log_slider(10, 1, 100, "how far"), on=switch(False))
+    assert [control.description for control in panel.controls.values()] == ["d model", "how far", "on"]
+
+
+def test_the_page_holds_the_controls_the_picture_and_its_caption():
+    panel = live(Counted(), a=slider(1, 0, 3), b=slider(2, 0, 3))
+    row, image, caption = panel.box.children
+    assert row.children == tuple(panel.controls.values())
+    assert image is panel.image
+    assert caption is panel.caption
+
+
+def test_a_change_changes_the_picture():
+    panel = live(Counted(), height=slider(1, 0, 99))
+    before = decoded(panel)
+    panel.controls["height"].value = 80
+    after = decoded(panel)
+    assert after.shape == before.shape
+    assert (after != before).any()
+    panel.controls["height"].value = 1
+    np.testing.assert_array_equal(decoded(panel), before)
+
+
+# --- Limits ---
+
+
+def with_limits():
+    build = Counted()
+    panel = live(
+        build, limits={"head": lambda heads: heads - 1}, heads=slider(8, 1, 16), head=slider(7, 0, 7)
+    )
+    return panel, build
+
+
+def test_a_limit_pulls_the_value_in_with_one_redraw():
+    panel, build = with_limits()
+    panel.controls["heads"].value = 3
+    assert panel.values == {"heads": 3, "head": 2}
+    assert panel.controls["head"].max == 2
+    assert build.calls[1:] == [{"heads": 3, "head": 2}]
+    assert "heads = 3, head = 2" in panel.sentence
+
+
+def test_a_limit_that_grows_leaves_the_value():
+    panel, build = with_limits()
+    panel.controls["heads"].value = 16
+    assert panel.values == {"heads": 16, "head": 7}
+    assert panel.controls["head"].max == 15
+    assert len(build.calls) == 2
+
+
+def test_a_limit_holds_from_the_start():
+    panel = live(
+        Counted(), limits={"head": lambda heads: heads - 1}, heads=slider(4, 1, 16), head=slider(9, 0, 15)
+    )
+    assert panel.values == {"heads": 4, "head": 3}
+    assert "head = 3" in panel.sentence
+
+
+@pytest.mark.parametrize("names", [("heads", "head"), ("head", "heads")])
+@pytest.mark.parametrize(("heads", "head"), [(16, 12), (2, 1), (2, 9)])
+def test_set_moves_limited_controls_in_any_order(names, heads, head):
+    panel, build = with_limits()
+    wanted = {"heads": heads, "head": head}
+    panel.set(**{name: wanted[name] for name in names})
+    assert panel.values == {"heads": heads, "head": min(head, heads - 1)}
+    assert build.calls[1:] == [panel.values]
+
+
+def test_limits_may_depend_on_several_controls_and_on_each_other():
+    build = Counted()
+    panel = live(
+        build,
+        limits={"head": lambda heads: heads - 1, "pair": lambda width, head: width // 2 - 1 + head},
+        width=slider(8, 2, 64, 2),
+        heads=slider(4, 1, 16),
+        head=slider(3, 0, 15),
+        pair=slider(0, 0, 99),
+    )
+    panel.set(pair=99)
+    assert panel.values["pair"] == 8 // 2 - 1 + 3
+    panel.controls["heads"].value = 1
+    assert panel.values == {"width": 8, "heads": 1, "head": 0, "pair": 3}
+    assert len(build.calls) == 3
+
+
+# --- Moving from code ---
+
+
+def test_set_draws_once_and_returns_the_panel():
+    build = Counted()
+    panel = live(build, a=slider(1, 0, 9), b=slider(2, 0, 9), on=switch(False))
+    assert panel.set(a=5, b=6, on=True) is panel
+    assert build.calls[1:] == [{"a": 5, "b": 6, "on": True}]
+    assert panel.sentence == "Now a = 5, b = 6, on = True."
+
+
+def test_set_refuses_unknown_names_and_moves_nothing():
+    build = Counted()
+    panel = live(build, a=slider(1, 0, 9), b=slider(2, 0, 9))
+    with pytest.raises(ValueError, match=r"set takes a, b, but got c, d"):
+        panel.set(a=5, d=1, c=2)
+    assert panel.values == {"a": 1, "b": 2}
+    assert len(build.calls) == 1
+
+
+def test_set_with_a_value_that_is_not_offered_keeps_picture_and_controls_together():
+    panel = live(Counted(), a=slider(1, 0, 9), word=choice("x", ["x", "y"]))
+    with pytest.raises(Exception, match="Invalid selection"):
+        panel.set(a=5, word="z")
+    assert panel.values == {"a": 5, "word": "x"}
+    assert panel.sentence == "Now a = 5, word = x."
+    panel.controls["a"].value = 6  # and the controls still work
+    assert "a = 6" in panel.sentence
+
+
+# --- Errors ---
+
+
+def test_an_error_is_said_in_words_and_the_next_legal_value_recovers():
+    build = Counted(fails=lambda a, b: a > b)
+    panel = live(build, a=slider(1, 0, 9), b=slider(2, 0, 9))
+    assert not hidden(panel)
+    for _ in range(2):
+        panel.controls["a"].value = 7
+        assert isinstance(panel.error, ValueError)
+        assert "no picture for {'a': 7, 'b': 2} (ValueError)" in panel.sentence
+        assert html.escape(panel.sentence) in panel.caption.value
+        assert "Move a control" in panel.caption.value
+        assert hidden(panel)
+        panel.controls["b"].value = 8
+        assert panel.error is None
+        assert panel.sentence == "Now a = 7, b = 8."
+        assert panel.sentence in panel.caption.value
+        assert not hidden(panel)
+        fresh = live(Counted(), a=slider(7, 0, 9), b=slider(8, 0, 9))
+        np.testing.assert_array_equal(decoded(panel), decoded(fresh))
+        panel.set(a=1, b=2)
+
+
+def test_a_picture_that_cannot_be_drawn_is_an_error_too():
+    def build(figure):
+        text = figure.text(0.5, 0.5, "")
+
+        def update(broken):
+            text.set_text("$\\frac{$" if broken else "whole")
+            return "A text."
+
+        return update
+
+    panel = live(build, broken=switch(False))
+    before = panel.image.value
+    panel.controls["broken"].value = True
+    assert isinstance(panel.error, ValueError)
+    assert hidden(panel)
+    panel.controls["broken"].value = False
+    assert panel.error is None
+    assert panel.image.value == before
+
+
+def test_values_that_are_illegal_at_first_are_said_in_words():
+    panel = live(Counted(fails=lambda a: a < 5), a=slider(1, 0, 9))
+    assert isinstance(panel.error, ValueError)
+    assert hidden(panel)
+    panel.controls["a"].value = 6
+    assert panel.error is None
+    assert not hidden(panel)
+    assert decoded(panel).shape == (200 * PIXEL_RATIO, 500 * PIXEL_RATIO, 3)
+
+
+def test_a_builder_that_fails_at_first_is_called_again():
+    build = Counted(builds=False)
+    panel = live(build, a=slider(1, 0, 9))
+    assert isinstance(panel.error, OSError)
+    assert "the table is missing (OSError)" in panel.sentence
+    assert "the table is missing" in panel.caption.value
+    assert hidden(panel)
+    assert build.calls == []
+    build.builds, build.size = True, (6, 3)
+    panel.controls["a"].value = 2
+    assert panel.error is None
+    assert not hidden(panel)
+    assert len(panel.figure.axes) == 1  # what the failed attempt drew is gone
+    assert panel.image.layout.width == "600px"
+    np.testing.assert_array_equal(decoded(panel), decoded(live(Counted(size=(6, 3)), a=slider(2, 0, 9))))
+
+
+def test_a_builder_that_draws_is_not_called_again():
+    built = []
+
+    def build(figure):
+        built.append(figure)
+        return Counted()(figure)
+
+    panel = live(build, a=slider(1, 0, 9))
+    panel.set(a=2).set(a=3)
+    assert built == [panel.figure]
+
+
+# --- What a notebook stores, and what is read out ---
+
+
+def test_the_mime_bundle_has_the_widget_the_picture_and_its_words():
+    panel = live(Counted(size=(7, 3)), a=slider(1, 0, 9)).set(a=4)
+    data, metadata = panel._repr_mimebundle_(include=None, exclude=None)
+    view = data["application/vnd.jupyter.widget-view+json"]
+    assert view["model_id"] == panel.box.model_id
+    assert data["text/plain"] == panel.sentence == "Now a = 4."
+    assert data["text/plain"] in panel.caption.value
+    picture = Image.open(io.BytesIO(base64.b64decode(data["image/png"])))
+    assert picture.format == "PNG"
+    assert picture.size == (700 * PIXEL_RATIO, 300 * PIXEL_RATIO)
+    np.testing.assert_array_equal(np.asarray(picture), decoded(panel))
+    assert metadata["image/png"] == {"alt": "Now a = 4.", "width": 700, "height": 300}
+
+
+def test_the_stored_picture_is_the_same_from_run_to_run():
+    pictures = {live(Counted(), a=slider(1, 0, 9)).set(a=4).image.value for _ in range(3)}
+    assert len(pictures) == 1
+    # ... and does not depend on what was shown before.
+    assert live(Counted(), a=slider(1, 0, 9)).set(a=9).set(a=2).set(a=4).image.value in pictures
+
+
+@pytest.mark.parametrize("build", [Counted(fails=lambda a: a > 5), Counted(builds=False)])
+def test_an_error_is_stored_without_a_picture_of_other_values(build):
+    panel = live(build, a=slider(1, 0, 9)).set(a=7)
+    data, _ = panel._repr_mimebundle_()
+    assert data["text/plain"] == panel.sentence
+    assert "can't be drawn" in data["text/plain"]
+    assert "image/png" not in data
+
+
+def test_the_caption_shows_text_as_it_is():
+    def build(figure):
+        return lambda a: f"<b>a</b> & {a} < 5 > 'x'."
+
+    panel = live(build, a=slider(1, 0, 9))
+    assert "&lt;b&gt;a&lt;/b&gt; &amp; 1 &lt; 5 &gt;" in panel.caption.value
+    assert "<b>" not in panel.caption.value
+    assert panel._repr_mimebundle_()[0]["text/plain"] == "<b>a</b> & 1 < 5 > 'x'."
+
+
+def test_the_picture_is_named_by_the_sentence():
+    panel = live(Counted(), a=slider(1, 0, 9))
+    assert panel.image.tooltip == "Now a = 1."
+    panel.controls["a"].value = 3
+    assert panel.image.tooltip == "Now a = 3."
+    # The front end reads this trait when there is a tooltip, and fails where a model lacks it.
+    assert "description" in panel.image.keys
+
+
+def test_the_picture_is_as_wide_as_the_figure_or_the_page():
+    panel = live(Counted(size=(7, 3)), a=slider(1, 0, 9))
+    layout = panel.image.layout
+    assert (layout.width, layout.max_width, layout.height) == ("700px", "100%", "auto")
+
+
+# --- Threads ---
+
+
+def test_changes_from_several_threads_leave_the_last_values_shown():
+    build = Counted()
+    panel = live(build, a=slider(0, 0, 99), b=slider(0, 0, 99), c=slider(0, 0, 99))
+
+    def move(name, start):
+        for number in range(start, start + 30):
+            if number % 3:
+                panel.controls[name].value = number
+            else:
+                panel.set(**{name: number})
+
+    threads = [threading.Thread(target=move, args=(name, 2 + 7 * k)) for k, name in enumerate("abc")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert panel.values == {"a": 31, "b": 38, "c": 45}
+    assert panel.error is None
+    assert panel.sentence == "Now a = 31, b = 38, c = 45."
+    assert panel.sentence in panel.caption.value
+    fresh = live(Counted(), a=slider(31, 0, 99), b=slider(38, 0, 99), c=slider(45, 0, 99))
+    np.testing.assert_array_equal(decoded(panel), decoded(fresh))
+
+
+def test_only_one_thread_draws_at_a_time():
+    inside, most = [], []
+
+    def build(figure):
+        update = Counted()(figure)
+
+        def slow(**values):
+            inside.append(1)
+            most.append(len(inside))
+            threading.Event().wait(0.002)
+            inside.pop()
+            return update(**values)
+
+        return slow
+
+    panel = live(build, a=slider(0, 0, 99), b=slider(0, 0, 99))
+    threads = [
+        threading.Thread(target=lambda name=name: [panel.set(**{name: n}) for n in range(1, 15)])
+        for name in "ab"
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(most) == {1}
+
+
+def test_an_error_in_one_thread_lets_the_others_go_on():
+    panel = live(Counted(fails=lambda a: a == 5), a=slider(0, 0, 9))
+    thread = threading.Thread(target=lambda: panel.set(a=5))
+    thread.start()
+    thread.join()
+    assert panel.error is not None
+    assert panel.set(a=6).error is None
+
+
+# --- Set-up ---
+
+
+def run_fresh(code):
+    result = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
+
+
+def test_pyplot_is_never_imported():
+    code = """if True:
+        import sys
+        import helpers.live
+        panel = helpers.live.live(lambda figure: lambda a: f"{a}.", a=helpers.live.slider(1, 0, 3))
+        panel.set(a=2)._repr_mimebundle_()
+        print("matplotlib.pyplot" in sys.modules)
+    """
+    assert run_fresh(code) == ["False"]
+
+
+def test_small_matrices_are_multiplied_by_one_thread():
+    code = """if True:
+        import numpy
+        import helpers.live
+        from threadpoolctl import threadpool_info
+        print(*(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"))
+    """
+    assert set(run_fresh(code)) <= {"1"}
