@@ -7,7 +7,6 @@ import socket
 import subprocess
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,11 +28,6 @@ CHROMIUM_ARGUMENTS = [
 ]
 SECONDS_TO_START = 60
 SECONDS_TO_RUN = 900
-# Nothing asks or moves while a picture is taken, and every cell is in the page.
-SETTINGS = {
-    "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
-    "@jupyterlab/apputils-extension/notification": {"checkForUpdates": False, "fetchNews": "false"},
-}
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
 
@@ -52,22 +46,41 @@ def chromium() -> Iterator[Browser]:
 
 
 class Lab:
-    """A JupyterLab server on a temporary folder of its own, which is gone with it."""
+    """A JupyterLab server on copies of the notebooks, in a temporary folder that is gone with it.
 
-    def __init__(self, notebooks: list[Path]) -> None:
+    windowing: one of JupyterLab's windowing modes; "none" draws the cells that are out of view as well.
+    """
+
+    def __init__(self, notebooks: list[Path], *, windowing: str | None = None) -> None:
+        self._notebooks, self._windowing = notebooks, windowing
+
+    def __enter__(self) -> "Lab":
         self.folder = Path(tempfile.mkdtemp(prefix="course-lab-"))
-        self.token = secrets.token_hex()
         self.work = self.folder / "work"
         self.work.mkdir()
-        for notebook in notebooks:
+        for notebook in self._notebooks:
             shutil.copyfile(notebook, self.work / notebook.name)
+        self.token = secrets.token_hex()
+        self._start()
+        self._wait_until_it_answers()
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()  # the server ends its kernels first
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start(self) -> None:
         # Nothing of the user's own Jupyter is read or written.
         settings = self.folder / "settings"
-        for name, content in SETTINGS.items():
-            path = settings / f"{name}.jupyterlab-settings"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(content), encoding="utf-8")
+        if self._windowing is not None:
+            tracker = settings / "@jupyterlab" / "notebook-extension" / "tracker.jupyterlab-settings"
+            tracker.parent.mkdir(parents=True)
+            tracker.write_text(json.dumps({"windowingMode": self._windowing}), encoding="utf-8")
         environment = course.lab_environment() | {
             "JUPYTERLAB_SETTINGS_DIR": str(settings),
             "JUPYTERLAB_WORKSPACES_DIR": str(self.folder / "workspaces"),
@@ -76,7 +89,6 @@ class Lab:
             "JUPYTER_RUNTIME_DIR": str(self.folder / "runtime"),
             "IPYTHONDIR": str(self.folder / "ipython"),
         }
-
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -88,8 +100,7 @@ class Lab:
             f"--IdentityProvider.token={self.token}",
             "--LabApp.expose_app_in_browser=True",
         ]
-        self.log = self.folder / "log.txt"
-        with self.log.open("wb") as log:
+        with (self.folder / "log.txt").open("wb") as log:
             self._process = subprocess.Popen(
                 course.lab_command(self.work, arguments),
                 env=environment,
@@ -99,31 +110,20 @@ class Lab:
                 start_new_session=True,  # Ctrl-C reaches the test, which then ends the server
             )
 
-    def __enter__(self) -> "Lab":
+    def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + SECONDS_TO_START
         request = urllib.request.Request(
             f"{self.url}/api/status", headers={"Authorization": f"token {self.token}"}
         )
-        while True:
+        while self._process.poll() is None and time.monotonic() < deadline:
             try:
-                with urllib.request.urlopen(request, timeout=5):
-                    return self
-            except OSError:  # not listening yet
-                if self._process.poll() is None and time.monotonic() < deadline:
-                    time.sleep(0.1)
-                    continue
-            text = self.log.read_text(encoding="utf-8", errors="replace")
-            self.__exit__()
-            raise RuntimeError(f"JupyterLab did not start within {SECONDS_TO_START} seconds:\n{text}")
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()  # the server ends its kernels first
-        try:
-            self._process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
+                urllib.request.urlopen(request, timeout=5).close()
+                return
+            except OSError:
+                time.sleep(0.1)  # not listening yet
+        log = (self.folder / "log.txt").read_text(encoding="utf-8", errors="replace")
+        self.__exit__()
+        raise RuntimeError(f"JupyterLab did not answer within {SECONDS_TO_START} seconds:\n{log}")
 
     def open(self, page: Page, name: str) -> None:
         """Show one notebook, alone in the page, with the file browser closed and a kernel that is ready."""

@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
         if re.fullmatch(r"(cell|page)-\d+\.png", old.name):
             old.unlink()
 
-    with Lab([args.notebook]) as lab, chromium() as browser:
+    with Lab([args.notebook], windowing="none") as lab, chromium() as browser:
         page = browser.new_page(viewport=args.size)
         problems: list[str] = []
         page.on("console", lambda message: message.type == "error" and problems.append(message.text))

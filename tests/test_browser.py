@@ -18,7 +18,7 @@ HAS_CHANGED = """([panel, source, caption]) => {
     const image = panel.querySelector(".widget-image");
     return image.src !== source && image.complete && image.naturalWidth > 0
         && getComputedStyle(image).visibility === "visible"
-        && panel.querySelector(".widget-html-content").innerText !== caption;
+        && panel.querySelector(".widget-html-content").textContent !== caption;
 }"""
 SECONDS_FOR_A_CHANGE = 10
 
@@ -32,7 +32,7 @@ def browser():
             pytest.fail("Chromium is not installed, and COURSE_REQUIRE_BROWSER=1 asks for it")
         pytest.skip("Chromium is not installed")
     with chromium() as browser:
-        yield browser
+        yield browser.new_context(viewport=WINDOW)  # one for all, so that JupyterLab is loaded from its cache
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def lab(browser):
 @pytest.fixture
 def page(browser, lab):
     """A window of its own; at the end nothing may have gone wrong in it."""
-    page = browser.new_page(viewport=WINDOW)
+    page = browser.new_page()
     problems = []
     page.on("console", lambda message: message.type == "error" and problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(f"uncaught: {error}"))
@@ -71,7 +71,7 @@ class Picture:
 
     def follows(self, what, move):
         """Make a move and check that the picture follows it; return what it was that did not, if anything."""
-        source, caption = self.image.get_attribute("src"), self.caption.inner_text()
+        source, caption = self.image.get_attribute("src"), self.caption.text_content()
         size = self.size()
         move()
         self.page.wait_for_function(
@@ -80,7 +80,7 @@ class Picture:
             timeout=SECONDS_FOR_A_CHANGE * 1000,
         )
         assert self.size() == size, f"{what}: the picture's place changed its size"
-        assert self.image.get_attribute("title") == self.caption.inner_text(), f"{what}: name and caption"
+        assert self.image.get_attribute("title") == self.caption.text_content(), f"{what}: name and caption"
 
     def size(self):
         box = self.image.bounding_box()
@@ -88,7 +88,7 @@ class Picture:
 
     def move_by_keyboard(self, control):
         """Move a control and, where it can be, back: what it turned off may be needed by the next one."""
-        what = control.inner_text()
+        what = control.text_content()
         if control.locator(".noUi-handle").count():
             handle = control.locator(".noUi-handle")
             handle.focus()
@@ -137,7 +137,8 @@ def test_notebook(lab, page, path):
     panels = page.locator(PANEL)
     for number in range(panels.count()):
         picture = Picture(page, panels.nth(number))
-        assert picture.image.get_attribute("title") == picture.caption.inner_text()
+        picture.panel.scroll_into_view_if_needed()
+        assert picture.image.get_attribute("title") == picture.caption.text_content()
         controls = picture.panel.locator("> .widget-hbox > *")
         for control in controls.all():
             picture.move_by_keyboard(control)
