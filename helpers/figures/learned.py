@@ -154,7 +154,7 @@ def gap(angles: np.ndarray, planes: np.ndarray, rows: np.ndarray) -> Callable[..
 
     def build(fig: Figure) -> Callable[..., str]:
         fig.set_size_inches(10, 4.3)
-        left = fig.add_axes((0.075, 0.15, 0.47, 0.74))
+        left = fig.add_axes((0.09, 0.15, 0.455, 0.74))
         right = fig.add_axes((0.645, 0.15, 0.335, 0.74))
         places = np.arange(first, first + shown)
         (line,) = left.plot(places + FIRST_ROW, np.zeros(shown), "-", color=FILL, lw=1.5)
