@@ -81,7 +81,7 @@ def needle_by_slope(fig: Figure, slopes: np.ndarray, weights: dict[int, np.ndarr
         ax.semilogx(slopes, values, style, color=BLUE)
         ax.plot(slopes[best], values[best], "o", ms=10, color=ACCENT)
         label = {"ha": "center", "weight": "bold", "bbox": {"fc": "white", "ec": "none", "pad": 1}}
-        ax.text(slopes[best], values[best] + 0.035, f"distance {distance}", **label)
+        ax.text(slopes[best], values[best] + 0.05, f"distance {distance}", **label)
     ax.set(
         xlabel="slope", ylabel="weight on the needle", ylim=(0, 1.2 * max(v.max() for v in weights.values()))
     )

@@ -13,14 +13,14 @@ from helpers.figures import ACCENT, INK, QUIET, SCHEME_COLOURS
 _DOORS = (
     # x of the box it opens, title, what happens, schemes with their notebooks
     (
-        1.25,
+        1.2,
         "Door 1: the embeddings",
         "add a vector\nper position",
         "sinusoidal (02)\nlearned (03)",
         "sinusoidal",
     ),
     (
-        4.55,
+        4.2,
         "Door 2: queries and keys",
         "turn by an angle\nper position",
         "RoPE (04)",
@@ -49,7 +49,7 @@ def three_doors(fig: Figure) -> str:
         ax.text((start + stop) / 2, 0.95, words, ha="center", va="bottom", fontsize=12)
     for centre, title, action, schemes, colour in _DOORS:
         shade = SCHEME_COLOURS[colour]
-        ax.text(centre, 4.45, title, ha="center", va="top", weight="bold", fontsize=14)
+        ax.text(centre, 4.45, title, ha="center", va="top", weight="bold", fontsize=13)
         ax.add_patch(
             FancyBboxPatch(
                 (centre - 1.1, 2.15), 2.2, 1.7, boxstyle="round,pad=0.05", fc="white", ec=shade, lw=3
