@@ -25,7 +25,12 @@ from helpers.transformer import Decoder, cross_entropy, forward, loss_and_gradie
 LENGTH = 64  # what the models are trained on
 REACH = 512  # how far they are tested
 STARTS = (0, 16, 64, 448)  # where the window of the start test begins
-RECALL_DISTANCES = (16, 32, 48, 64, 96, 128, 192, 256)
+RECALL_DISTANCES = (16, 24, 32, 48, 64, 96, 128, 192, 256)  # trained on 8 to 32
+RECALL_LETTERS = 16
+RECALL_STEPS = 1000
+SNAPSHOTS = (0, 50, 150, 600)  # after how many steps the scheme's own parameters are kept
+
+OnStep = Callable[[int, Decoder], None]
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Settings:
     learning_rate: float = 3e-3
     warm_up: int = 50
     weight_decay: float = 0.01
+    random_start: int = 0  # above 0: each batch starts at a random position up to this one
 
 
 # --- Data ---
@@ -62,24 +68,22 @@ def windows(text: np.ndarray, count: int, length: int, rng: np.random.Generator)
     return text[starts[:, None] + np.arange(length)]
 
 
-def recall_windows(
-    count: int, distance: int, length: int, n_letters: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Return random strings of `distance` letters, repeated up to length: (count, length)."""
-    strings = rng.integers(0, n_letters, (count, distance))
+def recall_windows(count: int, distance: int, length: int, rng: np.random.Generator) -> np.ndarray:
+    """Return random strings of `distance` letters out of 16, repeated up to length: (count, length)."""
+    strings = rng.integers(0, RECALL_LETTERS, (count, distance))
     return strings[:, np.arange(length) % distance]
 
 
 def batches(settings: Settings) -> Iterator[np.ndarray]:
     """Yield one batch a step, (batch, LENGTH + 1): inputs and, moved by one, targets."""
     rng = np.random.default_rng([settings.seed, 1])
-    train, _, letters = corpus()
+    train, _, _ = corpus()
     for _ in range(settings.steps):
         if settings.task == "text":
             yield windows(train, settings.batch, LENGTH + 1, rng)
         else:
             distance = int(rng.integers(8, LENGTH // 2 + 1))
-            yield recall_windows(settings.batch, distance, LENGTH + 1, len(letters), rng)
+            yield recall_windows(settings.batch, distance, LENGTH + 1, rng)
 
 
 # --- Training ---
@@ -108,26 +112,27 @@ def adamw(
         size = memory.setdefault(f"{name} size", np.zeros_like(weight))
         mean += (1 - betas[0]) * (gradient - mean)
         size += (1 - betas[1]) * (gradient * gradient - size)
-        if weight.ndim == 2 and not name.startswith(
-            "scheme."
-        ):  # gains and position tables are not pulled to zero
+        if weight.ndim == 2 and not name.startswith("scheme."):  # no gain or position table is pulled to zero
             weight *= 1 - rate * weight_decay
         unbias = np.sqrt(1 - betas[1] ** step) / (1 - betas[0] ** step)
         weight -= (rate * unbias) * mean / (np.sqrt(size) + 1e-8)
 
 
-def train(
-    settings: Settings, on_step: Callable[[int, float], None] = lambda step, loss: None
-) -> tuple[Decoder, np.ndarray]:
-    """Return the trained decoder and the loss at each step, (steps,)."""
+def train(settings: Settings, on_step: OnStep = lambda step, model: None) -> tuple[Decoder, np.ndarray]:
+    """Return the trained decoder and the loss at each step, (steps,).
+
+    on_step(step, model) is called before the first step, with step 0, and after each one.
+    """
     _, _, letters = corpus()
     model = new_decoder(settings.scheme, len(letters), n_positions=LENGTH, seed=settings.seed)
     memory: dict[str, np.ndarray] = {}
     losses = np.zeros(settings.steps)
+    starts = np.random.default_rng([settings.seed, 2]).integers(0, settings.random_start + 1, settings.steps)
+    on_step(0, model)
     for step, (piece, rate) in enumerate(zip(batches(settings), learning_rates(settings), strict=True)):
-        losses[step], gradients = loss_and_gradients(model, piece[:, :-1], piece[:, 1:])
+        losses[step], gradients = loss_and_gradients(model, piece[:, :-1], piece[:, 1:], int(starts[step]))
         adamw(model.parameters, gradients, memory, step + 1, float(rate), settings.weight_decay)
-        on_step(step + 1, losses[step])
+        on_step(step + 1, model)
     return model, losses
 
 
@@ -150,7 +155,7 @@ def evaluate(model: Decoder, task: str) -> dict[str, np.ndarray]:
     text: loss in nats by position, (REACH,): "all" with all keys, "window" with the last 64, "sharpened" with
         scores that grow with the logarithm of the number of keys; and "start", (4,), the mean loss of pieces
         of 64 letters whose first position is one of STARTS.
-    recall: "accuracy", (8,), the share of a repeated string that is predicted, by RECALL_DISTANCES.
+    recall: "accuracy", (9,), the share of a repeated string that is predicted, by RECALL_DISTANCES.
     """
     if hasattr(model.scheme, "beyond"):
         model.scheme.beyond = "repeat"  # the learned table's work-around, chosen by its name
@@ -198,10 +203,13 @@ class Run:
 
 def run(settings: Settings, ticket: str | None = None, on_ticket: Callable[[], None] | None = None) -> Run:
     """Train and evaluate one model. Twice a second, the steps done are written to the file `ticket`."""
-    last = time.monotonic()
+    last, scores = time.monotonic(), {}
 
-    def on_step(step: int, loss: float) -> None:
+    def on_step(step: int, model: Decoder) -> None:
         nonlocal last
+        if step in SNAPSHOTS:
+            for name, array in model.scheme.parameters.items():
+                scores[f"{name} after {step}"] = array.copy()
         if ticket and time.monotonic() - last > 0.5:
             last = time.monotonic()
             kept.write_atomically(Path(ticket), str(step).encode())
@@ -210,7 +218,8 @@ def run(settings: Settings, ticket: str | None = None, on_ticket: Callable[[], N
 
     with threadpool_limits(1, user_api="blas"):  # on matrices this small, two threads are slower than one
         model, losses = train(settings, on_step)
-        return Run(settings, model.parameters, losses, evaluate(model, settings.task))
+        scores |= evaluate(model, settings.task)
+    return Run(settings, model.parameters, losses, scores)
 
 
 def sweep(settings: Sequence[Settings], executor: Executor | None = None) -> list[Run]:

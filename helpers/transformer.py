@@ -260,8 +260,10 @@ def _add(total: Gradients, more: Gradients) -> None:
         total[name] = total[name] + gradient if name in total else gradient
 
 
-def loss_and_gradients(model: Decoder, tokens: np.ndarray, targets: np.ndarray) -> tuple[float, Gradients]:
-    """Return the mean loss in nats a token, and the gradient of every parameter by its name."""
-    logits, back, _ = forward(model, tokens)
+def loss_and_gradients(
+    model: Decoder, tokens: np.ndarray, targets: np.ndarray, start: int = 0
+) -> tuple[float, Gradients]:
+    """Return the mean loss in nats per token, and the gradient of every parameter by its name."""
+    logits, back, _ = forward(model, tokens, start=start)
     losses, d_logits = cross_entropy(logits, targets)
     return float(losses.mean()), back(d_logits)

@@ -147,4 +147,3 @@ def test_notebook(lab, page, path):
             picture.drag(sliders[0])
     assert page.locator(".jupyter-widgets-error-widget").count() == 0
     assert page.get_by_text("Error displaying widget").count() == 0
-    assert path.read_bytes() == (lab.work / path.name).read_bytes(), "it was saved, or is not a copy"

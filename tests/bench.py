@@ -1,0 +1,381 @@
+"""How fast the helpers are, as ratios measured side by side in one run: `make bench`. Nothing is asserted.
+
+Candidates take turns, and each time is the median of many turns, so that a busy machine slows all alike. All
+of it uses one thread. Plain loops are timed on a slice and scaled up. PyTorch is compared where it is installed,
+frames in JupyterLab are counted where Chromium is.
+"""
+
+import importlib.util
+import math
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from helpers import relative_bias, rope
+from helpers.drawing import new_figure, png
+from helpers.live import live, log_slider
+from helpers.sinusoidal import sinusoidal_encoding
+
+WIDTH = 62
+POSITIONS, D_MODEL, PAIRS = 100, 64, 128
+BASES = np.geomspace(10, 1e6, 61)
+SECONDS_OF_DRAG = 5
+
+
+def compare(title: str, candidates: dict[str, tuple[Callable, float]], seconds: float = 3) -> None:
+    """Print the median time of each candidate, times its scale, and how many times the first one takes that."""
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    for call, _ in candidates.values():
+        call()
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(next(iter(times.values()))) < 5:
+        for name, (call, scale) in candidates.items():
+            start = time.perf_counter()
+            call()
+            times[name].append((time.perf_counter() - start) * scale)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    report(title, {name: (f"{1000 * m:,.3g} ms", m) for name, m in medians.items()})
+
+
+def report(title: str, rows: dict[str, tuple[str, float]]) -> None:
+    """Print a table; the last column says how many times as fast as the first row each row is."""
+    print(f"\n{title}")
+    first = next(iter(rows.values()))[1]
+    for name, (shown, cost) in rows.items():
+        print(f"  {name:<{WIDTH}} {shown:>14} {first / cost:>10,.1f} x", flush=True)
+
+
+# --- A slider step ---
+
+
+def build(figure):
+    """Build a panel of a heat map, six curves and a similarity matrix, all of which a step changes."""
+    figure.set_size_inches(10, 5)
+    table, waves, similar = figure.subplots(1, 3)
+    figure.subplots_adjust(left=0.07, right=0.97, bottom=0.14, top=0.88, wspace=0.3)
+    image = table.imshow(np.zeros((POSITIONS, D_MODEL)), aspect="auto", vmin=-1, vmax=1, cmap="RdBu_r")
+    table.set(title="The table", xlabel="feature", ylabel="position")
+    lines = waves.plot(np.zeros((POSITIONS, 6)))
+    waves.set(title="Six waves", xlabel="position", ylim=(-1.1, 1.1))
+    matrix = similar.imshow(np.zeros((PAIRS, PAIRS)), vmin=-1, vmax=1)
+    similar.set(title="Similarity", xlabel="position", ylabel="position")
+
+    def update(base):
+        encoding = sinusoidal_encoding(PAIRS, D_MODEL, base)
+        image.set_data(encoding[:POSITIONS])
+        for line, column in zip(lines, encoding[:POSITIONS, ::10].T, strict=False):
+            line.set_ydata(column)
+        matrix.set_data(encoding @ encoding.T / (D_MODEL / 2))
+        return f"Base {base:,.0f}: the slowest wave takes {2 * math.pi * base:,.0f} positions a turn."
+
+    return update
+
+
+def show_with_pyplot(base):
+    """Draw as `interact` users do: a new figure each time."""
+    from matplotlib import pyplot
+
+    build(pyplot.figure())(base=base)
+    pyplot.show()
+
+
+def slider_step() -> None:
+    matplotlib.use("agg")
+    from IPython.core.pylabtools import print_figure
+    from matplotlib import pyplot
+
+    turn = {"interact": 0, "whole": 0, "live": 0}
+
+    def next_base(name: str) -> float:
+        turn[name] += 1
+        return BASES[turn[name] % len(BASES)]
+
+    def new_figure_each_time() -> None:
+        figure = pyplot.figure()
+        build(figure)(base=next_base("interact"))
+        print_figure(figure, fmt="png", bbox_inches="tight", base64=True)  # the inline backend's own function
+        pyplot.close(figure)
+
+    kept = new_figure()
+    update = build(kept)
+
+    def drawn_in_full() -> None:
+        update(base=next_base("whole"))
+        kept.canvas.draw()
+        png(kept)
+
+    panel = live(build, base=log_slider(10_000, 10, 1e6))
+
+    def moved() -> None:
+        panel.controls["base"].value = next_base("live")
+
+    candidates = {
+        "interact: a new pyplot figure, encoded as the inline backend does": (new_figure_each_time, 1),
+        "a figure that is kept, drawn in full": (drawn_in_full, 1),
+        "live: what moved is drawn": (moved, 1),
+    }
+    compare("Kernel time of a slider step (heat map, six curves, matrix)", candidates, seconds=12)
+
+
+def frames_in_a_drag() -> None:
+    """Count the pictures that JupyterLab shows while a slider is dragged with 60 moves a second."""
+    title = (
+        f"Pictures a second that JupyterLab shows in a drag of {SECONDS_OF_DRAG} seconds, 60 moves a second"
+    )
+    if importlib.util.find_spec("playwright") is None:
+        print(f"\n{title}: left out, Playwright is not installed")
+        return
+    import nbformat
+    from lab import Lab, chromium, errors_in_cells, find_chromium, run_all
+
+    if find_chromium() is None:
+        print(f"\n{title}: left out, Chromium is not installed")
+        return
+    head = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport bench\n"
+    control = "base=bench.log_slider(10_000, 10, 1e6, steps=500)"
+    codes = {
+        "interact": f"{head}from ipywidgets import interact\ninteract(bench.show_with_pyplot, {control});",
+        "live": f"{head}bench.live(bench.build, {control})",
+    }
+    rates = {}
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{name}.ipynb" for name in codes]
+        for path, code in zip(paths, codes.values(), strict=True):
+            cells = [nbformat.v4.new_code_cell("%matplotlib inline"), nbformat.v4.new_code_cell(code)]
+            nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+        with Lab(paths) as lab, chromium() as browser:
+            for path in paths:
+                page = browser.new_page(viewport={"width": 1280, "height": 720})
+                lab.open(page, path.name)
+                run_all(page)
+                if errors := errors_in_cells(page):
+                    raise RuntimeError(f"{path.name}: {errors}")
+                rates[path.stem] = count_frames(page) / SECONDS_OF_DRAG
+                page.close()
+    names = {"interact": "interact, a new pyplot figure each time", "live": "live"}
+    report(title, {names[name]: (f"{rate:.1f} a s", 1 / rate) for name, rate in rates.items()})
+
+
+def count_frames(page) -> int:
+    picture = ".jp-OutputArea :is(.widget-image, .jp-RenderedImage img)"
+    page.locator(picture).wait_for()
+    page.evaluate(
+        """(selector) => {
+            const seen = { count: -1, source: null };  // the picture that is there already does not count
+            window.benchSeen = seen;
+            const look = () => {
+                const image = document.querySelector(selector);
+                if (image && image.complete && image.naturalWidth > 0 && image.src !== seen.source) {
+                    seen.source = image.src;
+                    seen.count += 1;
+                }
+                requestAnimationFrame(look);
+            };
+            requestAnimationFrame(look);
+        }""",
+        picture,
+    )
+    page.wait_for_function("() => window.benchSeen.count === 0")
+    handle, track = page.locator(".noUi-handle").bounding_box(), page.locator(".noUi-base").bounding_box()
+    y = handle["y"] + handle["height"] / 2
+    page.mouse.move(handle["x"] + handle["width"] / 2, y)
+    page.mouse.down()
+    start = time.perf_counter()
+    move = 0
+    while (elapsed := time.perf_counter() - start) < SECONDS_OF_DRAG:
+        share = 0.5 + 0.4 * math.sin(2 * math.pi * elapsed / 4)  # there and back in four seconds
+        page.mouse.move(track["x"] + share * track["width"], y)
+        move += 1
+        time.sleep(max(0.0, start + move / 60 - time.perf_counter()))
+    count = page.evaluate("() => window.benchSeen.count")
+    page.mouse.up()
+    return count
+
+
+# --- Rotary embedding ---
+
+
+def rotation() -> None:
+    n_heads, n, head_dim = 8, 4096, 64
+    x = np.random.default_rng(0).normal(size=(1, n_heads, n, head_dim)).astype(np.float32)
+    positions, inv_freq = np.arange(n), rope.inverse_frequencies(head_dim)
+    for layout in rope.LAYOUTS:
+        candidates = {
+            "loop over heads, positions and pairs (64 positions, scaled)": (
+                lambda layout=layout: rotate_by_loop(x[:, :, :64], inv_freq, layout),
+                n / 64,
+            ),
+            "rope.rotate, angles computed": (
+                lambda layout=layout: rope.rotate(x, positions, inv_freq, layout=layout),
+                1,
+            ),
+        }
+        factors = np.exp(1j * np.outer(positions, inv_freq)).astype(np.complex64)
+        cos, sin = factors.real.copy(), factors.imag.copy()
+        name = "its bare arithmetic, angles given (rope.rotate itself takes none)"
+        candidates[name] = (lambda layout=layout: bare_rotation(x, factors, cos, sin, layout), 1)
+        candidates |= torch_rotations(x, positions, inv_freq, layout)
+        compare(f"Rotating float32 {x.shape}, {layout}", candidates, seconds=6)
+    if importlib.util.find_spec("torch") is None:
+        print("  (PyTorch is not installed, and left out)")
+
+
+def rotate_by_loop(x: np.ndarray, inv_freq: np.ndarray, layout: str) -> np.ndarray:
+    out = x.copy()
+    m = len(inv_freq)
+    for head in range(x.shape[1]):
+        for position in range(x.shape[2]):
+            for i in range(m):
+                a, b = (2 * i, 2 * i + 1) if layout == "interleaved" else (i, i + m)
+                cos, sin = math.cos(position * inv_freq[i]), math.sin(position * inv_freq[i])
+                u, v = x[0, head, position, a], x[0, head, position, b]
+                out[0, head, position, a], out[0, head, position, b] = u * cos - v * sin, u * sin + v * cos
+    return out
+
+
+def bare_rotation(x, factors, cos, sin, layout):
+    """Compute what rope.rotate does once its input is checked and its angles are known."""
+    out = x.copy()
+    if layout == "interleaved":
+        out.view(np.complex64)[...] *= factors
+    else:
+        m = cos.shape[-1]
+        u, v = x[..., :m], x[..., m:]
+        out[..., :m] = u * cos - v * sin
+        out[..., m:] = u * sin + v * cos
+    return out
+
+
+def torch_rotations(x, positions, inv_freq, layout) -> dict[str, tuple[Callable, float]]:
+    """PyTorch as models use it: complex numbers as in Llama's own code, or rotate_half as in transformers."""
+    if importlib.util.find_spec("torch") is None:
+        return {}
+    import torch
+
+    torch.set_num_threads(1)
+    tensor = torch.from_numpy(x)
+    places, frequencies = torch.from_numpy(positions).double(), torch.from_numpy(inv_freq)
+
+    def angles():
+        turns = torch.outer(places, frequencies)
+        if layout == "interleaved":
+            return (torch.polar(torch.ones_like(turns), turns).to(torch.complex64),)
+        turns = torch.cat((turns, turns), dim=-1)
+        return turns.cos().float(), turns.sin().float()
+
+    def rotate(*known):
+        if layout == "interleaved":
+            pairs = torch.view_as_complex(tensor.reshape(*tensor.shape[:-1], -1, 2))
+            return torch.view_as_real(pairs * known[0]).flatten(-2)
+        cos, sin = known
+        first, second = tensor.chunk(2, dim=-1)
+        return tensor * cos + torch.cat((-second, first), dim=-1) * sin
+
+    known = angles()
+    return {
+        "PyTorch eager, angles computed": (lambda: rotate(*angles()), 1),
+        "PyTorch eager, angles given": (lambda: rotate(*known), 1),
+    }
+
+
+# --- Tables and biases ---
+
+
+def tables() -> None:
+    rng = np.random.default_rng(0)
+    compare(
+        "Sinusoidal table, 2048 x 512",
+        {
+            "loop (32 rows, scaled)": (lambda: sinusoidal_by_loop(32, 512), 2048 / 32),
+            "sinusoidal.sinusoidal_encoding": (lambda: sinusoidal_encoding(2048, 512), 1),
+        },
+    )
+    compare(
+        "ALiBi bias, 32 heads, 512 x 512, causal",
+        {
+            "loop (1 head, scaled)": (lambda: alibi_by_loop(32, 1, 512), 32),
+            "relative_bias.alibi_bias": (lambda: relative_bias.alibi_bias(32, 512), 1),
+        },
+    )
+    offsets = relative_bias.relative_offsets(1024)
+    compare(
+        "T5 buckets, 1024 x 1024",
+        {
+            "loop (16 rows, scaled)": (lambda: t5_by_loop(offsets[:16]), 1024 / 16),
+            "relative_bias.t5_buckets": (lambda: relative_bias.t5_buckets(offsets), 1),
+        },
+    )
+    q, k = rng.normal(size=(2, 8, 256, 64))
+    rows = rng.normal(size=(33, 64))
+    compare(
+        "Shaw scores, 8 heads, 256 x 256, width 64, clip 16",
+        {
+            "loop over queries and keys (1 head, 32 queries, scaled)": (
+                lambda: shaw_by_loop(q[0, :32], k[0], rows),
+                8 * 256 / 32,
+            ),
+            "relative_bias.shaw_scores": (lambda: relative_bias.shaw_scores(q, k, rows), 1),
+        },
+    )
+
+
+def sinusoidal_by_loop(n: int, d_model: int) -> list[list[float]]:
+    table = []
+    for position in range(n):
+        row = []
+        for i in range(d_model // 2):
+            angle = position / 10_000 ** (2 * i / d_model)
+            row += [math.sin(angle), math.cos(angle)]
+        table.append(row)
+    return table
+
+
+def alibi_by_loop(n_heads: int, n_computed: int, n: int) -> list:
+    slopes = [2 ** (-8 * h / n_heads) for h in range(1, n_computed + 1)]
+    return [[[-m * (i - j) if j <= i else -math.inf for j in range(n)] for i in range(n)] for m in slopes]
+
+
+def t5_by_loop(offsets: np.ndarray) -> list[list[int]]:
+    def bucket(offset: int) -> int:
+        distance, side = abs(offset), 16 if offset > 0 else 0
+        if distance < 8:
+            return side + distance
+        return side + min(8 + int(math.log(distance / 8) / math.log(128 / 8) * 8), 15)
+
+    return [[bucket(offset) for offset in row] for row in offsets.tolist()]
+
+
+def shaw_by_loop(q: np.ndarray, k: np.ndarray, rows: np.ndarray) -> list[list[float]]:
+    clip = len(rows) // 2
+    scale = math.sqrt(q.shape[-1])
+    return [
+        [q[i] @ (k[j] + rows[max(-clip, min(clip, j - i)) + clip]) / scale for j in range(len(k))]
+        for i in range(len(q))
+    ]
+
+
+def main() -> int:
+    threadpool_limits(1)
+    pools = ", ".join(f"{pool['internal_api']} {pool['num_threads']}" for pool in threadpool_info())
+    print(
+        f"Python {platform.python_version()}, NumPy {np.__version__}, Matplotlib {matplotlib.__version__}, "
+        f"{platform.machine()}, {os.cpu_count()} cores; threads: {pools}"
+    )
+    slider_step()
+    frames_in_a_drag()
+    rotation()
+    tables()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
