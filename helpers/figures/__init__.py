@@ -13,6 +13,34 @@ SCHEME_COLOURS = {
     "rope": "#D55E00",
     "alibi": "#56B4E9",
 }
+# The same hues, dark enough for text on white; and a line style each, so that colour never stands alone.
+SCHEME_INKS = {
+    "none": "#595959",
+    "sinusoidal": "#0072B2",
+    "learned": "#8A5F00",
+    "shaw": "#9C3F74",
+    "t5": "#00704F",
+    "rope": "#B04A00",
+    "alibi": "#1B6CA8",
+}
+SCHEME_STYLES = {
+    "none": "-",
+    "sinusoidal": "--",
+    "learned": ":",
+    "shaw": "-.",
+    "t5": (0, (7, 2)),
+    "rope": "-",
+    "alibi": (0, (4, 1, 1, 1, 1, 1)),
+}
+SCHEME_NAMES = {
+    "none": "none",
+    "sinusoidal": "sinusoidal",
+    "learned": "learned",
+    "shaw": "Shaw",
+    "t5": "T5",
+    "rope": "RoPE",
+    "alibi": "ALiBi",
+}
 ACCENT = "#B8460A"  # what the reader moves: vermilion, dark enough for text on white
 INK = "#222222"
 QUIET = "#595959"
