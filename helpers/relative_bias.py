@@ -31,7 +31,9 @@ def shaw_scores(q: ArrayLike, k: ArrayLike, key_table: ArrayLike) -> np.ndarray:
     k = arguments.real_array("k", k, min_ndim=2)
     rows = _shaw_rows("key_table", key_table, "q", q.shape[-1])
     if k.shape[-2] < q.shape[-2]:
-        raise ValueError(f"k must have at least one row a query ({q.shape[-2]}), but its shape is {k.shape}")
+        raise ValueError(
+            f"k must have at least one row per query ({q.shape[-2]}), but its shape is {k.shape}"
+        )
     content = attention.scaled_scores(q, k)
     index = _clipped_offsets(q.shape[-2], k.shape[-2], len(rows))
     # Each query meets each row once, (..., n_queries, 2 clip + 1); the index then spreads them over the keys.

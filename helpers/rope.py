@@ -37,7 +37,7 @@ def rotate(
 
     x: (..., n, head_dim), queries or keys, never values.
     positions: (n,), or any shape that broadcasts to x.shape[:-1]; negative and fractional ones are legal.
-    inv_freq: (m,) radians a position; only the first 2m features turn (partial rotary).
+    inv_freq: (m,) radians per position; only the first 2m features turn (partial rotary).
         Left out, it is inverse_frequencies(head_dim, base), with base 10,000 unless given.
     attention_factor: multiplies the rotated features, so that scores get its square (notebook 07).
     layout: "interleaved" pairs features (2i, 2i + 1); "half" pairs (i, i + m), as Llama checkpoints do.

@@ -14,7 +14,7 @@ LAYOUTS = ("interleaved", "concatenated", "tensor2tensor")
 def sinusoidal_encoding(
     positions: int | ArrayLike, d_model: int, base: float = 10_000.0, layout: str = "interleaved"
 ) -> np.ndarray:
-    """Return one row a position, float64 (n, d_model), from waves of geometrically growing length.
+    """Return one row per position, float64 (n, d_model), from waves of geometrically growing length.
 
     Column 2i is sin(position / base^(2i/d_model)) and column 2i + 1 the cosine of the same angle.
 

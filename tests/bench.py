@@ -1,8 +1,8 @@
 """How fast the helpers are, as ratios measured side by side in one run: `make bench`. Nothing is asserted.
 
 Candidates take turns, and each time is the median of many turns, so that a busy machine slows all alike. All
-of it uses one thread. Plain loops are timed on a slice and scaled up. PyTorch is compared where it is installed,
-frames in JupyterLab are counted where Chromium is.
+use one thread. Plain loops are timed on a slice and scaled up. PyTorch is compared where it is installed, and
+pictures in JupyterLab are counted where Chromium is.
 """
 
 import importlib.util
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import matplotlib
@@ -32,7 +33,7 @@ SECONDS_OF_DRAG = 5
 
 
 def compare(title: str, candidates: dict[str, tuple[Callable, float]], seconds: float = 3) -> None:
-    """Print the median time of each candidate, times its scale, and how many times the first one takes that."""
+    """Print the median time of each candidate, multiplied by its scale, and its ratio to the first one's."""
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for call, _ in candidates.values():
         call()
@@ -151,7 +152,9 @@ def frames_in_a_drag() -> None:
         paths = [Path(folder) / f"{name}.ipynb" for name in codes]
         for path, code in zip(paths, codes.values(), strict=True):
             cells = [nbformat.v4.new_code_cell("%matplotlib inline"), nbformat.v4.new_code_cell(code)]
-            nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+            notebook = nbformat.v4.new_notebook(cells=cells)
+            notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+            nbformat.write(notebook, path)
         with Lab(paths) as lab, chromium() as browser:
             for path in paths:
                 page = browser.new_page(viewport={"width": 1280, "height": 720})
@@ -208,21 +211,19 @@ def rotation() -> None:
     n_heads, n, head_dim = 8, 4096, 64
     x = np.random.default_rng(0).normal(size=(1, n_heads, n, head_dim)).astype(np.float32)
     positions, inv_freq = np.arange(n), rope.inverse_frequencies(head_dim)
+    factors = np.exp(1j * np.outer(positions, inv_freq)).astype(np.complex64)
     for layout in rope.LAYOUTS:
         candidates = {
             "loop over heads, positions and pairs (64 positions, scaled)": (
-                lambda layout=layout: rotate_by_loop(x[:, :, :64], inv_freq, layout),
+                partial(rotate_by_loop, x[:, :, :64], inv_freq, layout),
                 n / 64,
             ),
-            "rope.rotate, angles computed": (
-                lambda layout=layout: rope.rotate(x, positions, inv_freq, layout=layout),
+            "rope.rotate, angles computed": (partial(rope.rotate, x, positions, inv_freq, layout=layout), 1),
+            "its bare arithmetic, angles given (rope.rotate takes none)": (
+                partial(bare_rotation, x, factors, factors.real.copy(), factors.imag.copy(), layout),
                 1,
             ),
         }
-        factors = np.exp(1j * np.outer(positions, inv_freq)).astype(np.complex64)
-        cos, sin = factors.real.copy(), factors.imag.copy()
-        name = "its bare arithmetic, angles given (rope.rotate itself takes none)"
-        candidates[name] = (lambda layout=layout: bare_rotation(x, factors, cos, sin, layout), 1)
         candidates |= torch_rotations(x, positions, inv_freq, layout)
         compare(f"Rotating float32 {x.shape}, {layout}", candidates, seconds=6)
     if importlib.util.find_spec("torch") is None:

@@ -132,10 +132,10 @@ class Lab:
         page.evaluate("() => jupyterapp.restored")
         page.locator(".jp-NotebookPanel:visible").wait_for()
         page.evaluate("() => jupyterapp.shell.collapseLeft()")
-        wait_for_idle(page)
+        wait_for_idle(page, SECONDS_TO_START)
 
 
-def wait_for_idle(page: Page, seconds: float = SECONDS_TO_RUN) -> None:
+def wait_for_idle(page: Page, seconds: float) -> None:
     """Wait until the kernel of the notebook shown is connected and has nothing to do."""
     page.wait_for_function(
         "() => jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'",
@@ -153,7 +153,7 @@ def run_all(page: Page, seconds: float = SECONDS_TO_RUN) -> None:
         }"""
     )
     page.wait_for_function("() => window.courseRan", timeout=seconds * 1000)
-    wait_for_idle(page)
+    wait_for_idle(page, seconds)
     wait_for_pictures(page)
 
 

@@ -30,7 +30,7 @@ def counting(fig: Figure, bits: np.ndarray, waves: np.ndarray) -> str:
         ax.set_title(title)
         ax.spines[:].set_visible(False)
     axes[1].set_xlabel("number")
-    return f"The numbers 0 to {len(bits) - 1} as binary digits, and as waves of 2, 4, 8, … numbers a turn."
+    return f"The numbers 0 to {len(bits) - 1} as binary digits, and as waves of 2, 4, 8, … numbers per turn."
 
 
 @still(10, 4.6)
@@ -39,7 +39,7 @@ def table(fig: Figure, encoding: np.ndarray) -> str:
     ax = fig.subplots()
     image = ax.imshow(encoding.T, aspect="auto", vmin=-1, vmax=1, **SIGNED)
     ax.set(xlabel="position", ylabel="dimension")
-    ax.set_title("One column a position: fast waves on top, slow ones below")
+    ax.set_title("One column per position: fast waves on top, slow ones below")
     fig.colorbar(image, ax=ax, ticks=[-1, 0, 1], label="value")
     n, d_model = encoding.shape
     return f"The sinusoidal table of {n} positions and {d_model} dimensions, values from −1 to 1."
@@ -158,7 +158,7 @@ def explorer(fig: Figure) -> Callable[..., str]:
         dot.set_data([offset], [value])
         return (
             f"Base {number(base)}, {d_model} dimensions, {positions} positions: the slowest wave takes "
-            f"{number(turns[-1])} positions a turn. Positions {reference} and {other}, offset {offset}, have "
+            f"{number(turns[-1])} positions per turn. Positions {reference} and {other}, offset {offset}, have "
             f"similarity {number(value)}."
         )
 
