@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor
 
@@ -20,7 +21,7 @@ def local_processes(wanted: int) -> Executor | None:
 
         context = multiprocessing.get_context("spawn")
         count = min(wanted, os.cpu_count() or 1)
-        return ProcessPoolExecutor(count, mp_context=context, initializer=_ignore_interrupts)
+        return ProcessPoolExecutor(count, mp_context=context, initializer=_start_worker)
     except (ImportError, NotImplementedError, OSError, ValueError):
         return None
 
@@ -42,6 +43,12 @@ def end_now(pool: Executor) -> None:
         worker.terminate()
 
 
-def _ignore_interrupts() -> None:
-    """The notebook's interrupt reaches all processes; only the kernel shall answer it."""
+def _start_worker() -> None:
+    """Leave interrupts, which reach all processes, to the kernel; and end when the kernel does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def end_with_parent() -> None:
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()

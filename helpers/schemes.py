@@ -55,10 +55,13 @@ class Scheme:
 
 
 class Sinusoidal(Scheme):
-    """Door 1, Vaswani et al. 2017: add a fixed row of waves."""
+    """Door 1, Vaswani et al. 2017: add a fixed row of waves, divided by sqrt(d_model).
+
+    The original multiplies the embeddings by sqrt(d_model) instead, which gives the same proportion.
+    """
 
     def embed(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        return x + sinusoidal_encoding(positions, self.d_model).astype(x.dtype)
+        return x + (sinusoidal_encoding(positions, self.d_model) / self.d_model**0.5).astype(x.dtype)
 
 
 class Learned(Scheme):
@@ -69,7 +72,7 @@ class Learned(Scheme):
 
     def __init__(self, d_model: int, n_heads: int, n_positions: int, rng: np.random.Generator) -> None:
         super().__init__(d_model, n_heads, n_positions, rng)
-        self.parameters = {"table": rng.normal(0, 0.1, (n_positions, d_model)).astype(np.float32)}
+        self.parameters = {"table": rng.normal(0, d_model**-0.5, (n_positions, d_model)).astype(np.float32)}
         self.beyond = "refuse"
 
     def embed(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:

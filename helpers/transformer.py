@@ -44,7 +44,7 @@ def new_decoder(
     def weight(n_in: int, n_out: int, scale: float = 1.0) -> np.ndarray:
         return rng.normal(0, scale * n_in**-0.5, (n_in, n_out)).astype(np.float32)
 
-    parameters = {"embedding": rng.normal(0, 1, (vocabulary, d_model)).astype(np.float32)}
+    parameters = {"embedding": rng.normal(0, d_model**-0.5, (vocabulary, d_model)).astype(np.float32)}
     shrink = (2 * n_layers) ** -0.5  # so that the sum over all layers starts at the size of one
     for layer in range(n_layers):
         parameters |= {

@@ -114,14 +114,12 @@ def sweep(panel: Panel) -> Iterator[tuple[str, str | None]]:
     rest = panel.values
     for name, control in panel.controls.items():
         for value in settings_of(control):
-            panel.set(**rest)
-            panel.set(**{name: value})
+            panel.set(**{**rest, name: value})
             yield f"{name} = {panel.values[name]!r}", name
         panel.set(**rest)
     rng = random.Random(0)
     for _ in range(N_RANDOM):
-        for name, control in panel.controls.items():
-            panel.set(**{name: random_setting(control, rng)})
+        panel.set(**{name: random_setting(control, rng) for name, control in panel.controls.items()})
         yield ", ".join(f"{name} = {value!r}" for name, value in panel.values.items()), None
     panel.set(**rest)
 

@@ -426,7 +426,7 @@ def test_an_error_in_one_thread_lets_the_others_go_on():
 
 
 def run_fresh(code):
-    result = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stdout.split()
 

@@ -158,8 +158,8 @@ def explorer(fig: Figure) -> Callable[..., str]:
         dot.set_data([offset], [value])
         return (
             f"Base {number(base)}, {d_model} dimensions, {positions} positions: the slowest wave takes "
-            f"{number(turns[-1])} positions per turn. Positions {reference} and {other}, offset {offset}, have "
-            f"similarity {number(value)}."
+            f"{number(turns[-1])} positions per turn. Positions {reference} and {other}, offset {offset}, "
+            f"have similarity {number(value)}."
         )
 
     return update
