@@ -78,12 +78,14 @@ def load(path: Path) -> Arrays | None:
     if not path.exists():
         return None
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        # From memory, so that no half-read file stays open.
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         if str(arrays.pop("digest")) != _digest(arrays):
             raise ValueError("its content does not match its checksum")
     except Exception as error:  # whatever np.load makes of bytes that are not its own
-        print(f"The kept model {path.name} can't be used ({error or type(error).__name__}); it is made anew.")
+        reason = f"damaged, or written by something else: {type(error).__name__}"
+        print(f"The kept model {path.name} can't be used ({reason}); it is made anew.")
         return None
     return arrays
 

@@ -9,6 +9,7 @@ two cores; models that were trained before are found again in the cache.
 import io
 import json
 import sys
+import zipfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,9 +23,13 @@ SEEDS = range(5)
 
 
 def packed(arrays: dict[str, np.ndarray]) -> bytes:
-    """Return the bytes of a compressed .npz; the same arrays give the same bytes."""
+    """Return the bytes of a well compressed .npz; the same arrays give the same bytes."""
     stream = io.BytesIO()
-    np.savez_compressed(stream, **arrays)
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_LZMA) as archive:
+        for name, array in arrays.items():
+            member = io.BytesIO()
+            np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), member.getvalue(), zipfile.ZIP_LZMA)
     return stream.getvalue()
 
 
@@ -43,7 +48,12 @@ def main(folder: Path) -> None:
             for name in of_task[0].scores:
                 if task == "text" or name == "accuracy":
                     results[f"{group}/{name}"] = np.stack([run.scores[name] for run in of_task])
-    results = {name: array.astype(np.float32) for name, array in results.items()}
+    # Curves of the training and snapshots of tables are only looked at: half precision will do.
+    coarse = ("training", "after")
+    results = {
+        name: array.astype(np.float16 if any(word in name for word in coarse) else np.float32)
+        for name, array in results.items()
+    }
     about = {
         "code": cache.code_version(),
         "settings": {"text": asdict(text[0]), "recall": asdict(recall[0])},
