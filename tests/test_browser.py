@@ -125,6 +125,7 @@ class Picture:
             self.page.mouse.down()
             self.page.mouse.move(way["x"] + share * way["width"], y, steps=12)
             self.page.mouse.up()
+            self.page.wait_for_timeout(1500)  # the last frames of a drag are still on their way
 
         self.follows("mouse", move)
 
