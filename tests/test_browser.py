@@ -13,12 +13,12 @@ NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 WINDOW = {"width": 1280, "height": 720}
 PANEL = ".jp-NotebookPanel:not(.lm-mod-hidden) .widget-vbox:has(> .widget-image)"
-# The picture is another one than before (a new source), and can be seen; its caption has changed as well.
+# The picture is another one than before (a new source) and can be seen; so is its caption, which names it.
 HAS_CHANGED = """([panel, source, caption]) => {
     const image = panel.querySelector(".widget-image");
+    const words = panel.querySelector(".widget-html-content").textContent;
     return image.src !== source && image.complete && image.naturalWidth > 0
-        && getComputedStyle(image).visibility === "visible"
-        && panel.querySelector(".widget-html-content").textContent !== caption;
+        && getComputedStyle(image).visibility === "visible" && words !== caption && words === image.title;
 }"""
 SECONDS_FOR_A_CHANGE = 10
 
@@ -70,7 +70,7 @@ class Picture:
         self.caption = panel.locator(".widget-html-content")
 
     def follows(self, what, move):
-        """Make a move and check that the picture follows it; return what it was that did not, if anything."""
+        """Make a move, and wait until the picture, its caption and its name have followed."""
         source, caption = self.image.get_attribute("src"), self.caption.text_content()
         size = self.size()
         move()
@@ -80,7 +80,6 @@ class Picture:
             timeout=SECONDS_FOR_A_CHANGE * 1000,
         )
         assert self.size() == size, f"{what}: the picture's place changed its size"
-        assert self.image.get_attribute("title") == self.caption.text_content(), f"{what}: name and caption"
 
     def size(self):
         box = self.image.bounding_box()
@@ -125,7 +124,6 @@ class Picture:
             self.page.mouse.down()
             self.page.mouse.move(way["x"] + share * way["width"], y, steps=12)
             self.page.mouse.up()
-            self.page.wait_for_timeout(1500)  # the last frames of a drag are still on their way
 
         self.follows("mouse", move)
 
