@@ -57,12 +57,12 @@ def save(path: Path, arrays: Arrays) -> None:
     """Write arrays to path, whole or not at all."""
     stream = io.BytesIO()
     np.savez(stream, digest=np.array(_digest(arrays)), **arrays)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, stream.getvalue())
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write content beside path and then move it there, so that nobody ever sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, wait
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
@@ -105,7 +106,11 @@ def adamw(
     weight_decay: float,
     betas: tuple[float, float] = (0.9, 0.98),
 ) -> None:
-    """Take one AdamW step (Loshchilov and Hutter 2017, arXiv:1711.05101) in place. Steps count from 1."""
+    """Take one AdamW step (Loshchilov and Hutter 2017, arXiv:1711.05101) in place. Steps count from 1.
+
+    Both means start at zero and are too small at first. The correction is the one number `unbias`, in the
+    shorter form that Kingma and Ba (2014, arXiv:1412.6980) give at the end of their section 2.
+    """
     for name, weight in parameters.items():
         gradient = gradients[name]
         mean = memory.setdefault(f"{name} mean", np.zeros_like(weight))
@@ -212,7 +217,8 @@ def run(settings: Settings, ticket: str | None = None, on_ticket: Callable[[], N
                 scores[f"{name} after {step}"] = array.copy()
         if ticket and time.monotonic() - last > 0.5:
             last = time.monotonic()
-            kept.write_atomically(Path(ticket), str(step).encode())
+            with suppress(OSError):  # the sweep may be gone, and its folder with it
+                kept.write_atomically(Path(ticket), str(step).encode())
             if on_ticket:
                 on_ticket()
 
@@ -245,13 +251,17 @@ def sweep(settings: Sequence[Settings], executor: Executor | None = None) -> lis
             for one in missing:
                 if one not in futures.values():
                     _keep(found, run(one, tickets[one], lambda: _show(bar, found, tickets)))
+                    _show(bar, found, tickets)
             while futures:
                 for future in wait(futures, timeout=0.5, return_when=FIRST_COMPLETED).done:
                     _keep(found, future.result())
                     del futures[future]
                 _show(bar, found, tickets)
         except KeyboardInterrupt:
-            finished = sum(one is not None for one in found.values())
+            for future in futures:  # what others finished while a model trained here
+                if future.done() and not future.cancelled() and future.exception() is None:
+                    _keep(found, future.result())
+            finished = sum(_has_a_name(one) and found[one] is not None for one in found)
             print(
                 f"Stopped: {finished} of {len(found)} models are ready and kept. Run the cell again to go on."
             )
@@ -276,8 +286,8 @@ def _show(bar: tqdm, found: dict[Settings, Run | None], tickets: dict[Settings, 
 
 def _find(settings: Settings) -> Run | None:
     """Return the kept run of these settings, if there is one that fits."""
-    if not isinstance(settings.scheme, str):
-        return None  # the code of a class from a notebook can't be hashed: it may have changed
+    if not _has_a_name(settings):
+        return None
     arrays = kept.load(kept.path_of(asdict(settings)))
     if arrays is None:
         return None
@@ -291,7 +301,15 @@ def _find(settings: Settings) -> Run | None:
 
 def _keep(found: dict[Settings, Run | None], one: Run) -> None:
     found[one.settings] = one
-    if isinstance(one.settings.scheme, str):
+    if _has_a_name(one.settings):
         arrays = {f"parameters/{name}": array for name, array in one.parameters.items()}
         arrays |= {f"scores/{name}": array for name, array in one.scores.items()}
-        kept.save(kept.path_of(asdict(one.settings)), {"losses": one.losses, **arrays})
+        try:
+            kept.save(kept.path_of(asdict(one.settings)), {"losses": one.losses, **arrays})
+        except OSError as error:  # no place to keep it is no reason to lose it
+            print(f"The model can't be kept for next time in {kept.folder()}: {error.strerror or error}.")
+
+
+def _has_a_name(settings: Settings) -> bool:
+    """Only such models are kept: the code of a class from a notebook can not be hashed, and may change."""
+    return isinstance(settings.scheme, str)

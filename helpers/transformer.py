@@ -219,8 +219,9 @@ def _block(
 
         d_joined, gradients[names[2]] = out_back(d_x)
         d_q, d_k, d_v, d_scores = attend_back(split_one(d_joined, model.n_heads))
+        d_q, d_bias = d_q * sharpness, d_scores * sharpness
         if offset_bias is not None:
-            d_q_more, of_scheme = scheme.bias_gradient(d_scores, q, positions, positions)
+            d_q_more, of_scheme = scheme.bias_gradient(d_bias, q, positions, positions)
             d_q = d_q if d_q_more is None else d_q + d_q_more
             gradients |= {f"scheme.{name}": gradient for name, gradient in of_scheme.items()}
         d_q, d_k = (scheme.rotate_gradient(part, positions) for part in (d_q, d_k))

@@ -52,7 +52,7 @@ def doors(scheme, dtype=np.float64, positions=POSITIONS):
     }
 
 
-def slope(value, array, index, step=1e-5):
+def slope(value, array, index, step=1e-6):
     """The central difference of value() along one entry of an array, which is put back."""
     kept, sides = array[index], []
     for moved in (kept + step, kept - step):

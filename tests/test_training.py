@@ -29,10 +29,6 @@ from helpers.schemes import SCHEMES, Alibi
 from helpers.training import LENGTH, Run, Settings, sweep
 from helpers.transformer import cross_entropy, forward, loss_and_gradients, new_decoder
 
-# Faults of helpers.training that these tests found; a change there asks for a new sweep. See issue 3.
-OPEN = pytest.mark.xfail(reason="known fault of training.sweep, open in issue 3", strict=False)
-
-
 DATA = Path(training.__file__).parent / "data"
 everyone = pytest.mark.parametrize("scheme", list(SCHEMES))
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no process groups with signals")
@@ -620,7 +616,6 @@ def test_a_damaged_model_is_said_and_trained_again(monkeypatch, folder, capsys, 
     assert len(whole_files(folder)) == 3
 
 
-@OPEN
 @pytest.mark.parametrize(
     "in_the_way", ["a file for the cache folder", "a folder for the model", "no right to write"]
 )
@@ -673,7 +668,6 @@ class Bar:
         self.closed = True
 
 
-@OPEN
 @pytest.mark.parametrize("here", [False, True])
 def test_the_bar_counts_the_steps_of_what_is_missing(monkeypatch, here):
     """A bar that ends short of its total turns red in a notebook."""
@@ -867,7 +861,6 @@ def test_an_interrupt_keeps_what_is_finished_and_ends_the_rest(monkeypatch, fold
     assert pool.asked == settings[1:]
 
 
-@OPEN
 def test_an_interrupt_while_one_trains_here_keeps_what_others_finished(monkeypatch, folder):
     """A scheme of the notebook trains here while processes train the others, which may be finished first."""
 
@@ -902,7 +895,6 @@ def test_an_interrupt_cancels_what_waits_in_the_callers_executor(monkeypatch, tm
     assert all(future.cancelled() for future in pool.asked)
 
 
-@OPEN
 def test_a_run_that_outlives_its_sweep_leaves_nothing_behind(light, tmp_path):
     """The caller's executor may still be training when the sweep was interrupted and its folder is gone."""
     gone = tmp_path / "gone"

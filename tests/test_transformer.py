@@ -232,15 +232,18 @@ def test_gradients_of_every_weight(scheme, option):
         agrees(value, array, gradients[name], at=some)
 
 
+@pytest.mark.parametrize(
+    "options", [{"window": 3}, {"sharpen_beyond": 3}, {"window": 4, "sharpen_beyond": 2}], ids=str
+)
 @everyone
-def test_gradients_with_a_window(scheme):
+def test_gradients_with_a_window_or_sharpened(scheme, options):
     model, text = decoder(scheme), tokens(N + 1)
-    logits, back, _ = forward(model, text[:, :-1], window=3)
+    logits, back, _ = forward(model, text[:, :-1], **options)
     gradients = back(cross_entropy(logits, text[:, 1:])[1])
     rng = np.random.default_rng(6)
     for name, array in model.parameters.items():
         some = None if array.size <= 20 else rng.choice(array.size, 20, replace=False)
-        agrees(lambda: losses(model, text, window=3).mean(), array, gradients[name], at=some)
+        agrees(lambda: losses(model, text, **options).mean(), array, gradients[name], at=some)
 
 
 @everyone
