@@ -9,6 +9,7 @@ import io
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -38,10 +39,10 @@ def folder() -> Path:
     return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("positional-encodings-course"))
 
 
-def code_version() -> str:
-    """Return a hash of the code and text that a trained model depends on."""
+def code_version(*more: str) -> str:
+    """Return a hash of the code and text that a trained model depends on, and of more files in helpers."""
     digest = hashlib.sha256()
-    for name in _CODE:
+    for name in (*_CODE, *more):
         digest.update((files("helpers") / name).read_bytes().replace(b"\r\n", b"\n"))
     return digest.hexdigest()
 
@@ -71,6 +72,17 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def packed(arrays: Arrays) -> bytes:
+    """Return the bytes of a well compressed .npz to ship; the same arrays give the same bytes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_LZMA) as archive:
+        for name, array in arrays.items():
+            member = io.BytesIO()
+            np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), member.getvalue(), zipfile.ZIP_LZMA)
+    return stream.getvalue()
 
 
 def load(path: Path) -> Arrays | None:

@@ -6,10 +6,8 @@ rope_models.npz holds the weights of the five RoPE models, as float16. It takes 
 two cores; models that were trained before are found again in the cache.
 """
 
-import io
 import json
 import sys
-import zipfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,17 +18,6 @@ from helpers.schemes import SCHEMES
 from helpers.training import LENGTH, REACH, RECALL_DISTANCES, RECALL_STEPS, STARTS, Settings, sweep
 
 SEEDS = range(5)
-
-
-def packed(arrays: dict[str, np.ndarray]) -> bytes:
-    """Return the bytes of a well compressed .npz; the same arrays give the same bytes."""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_LZMA) as archive:
-        for name, array in arrays.items():
-            member = io.BytesIO()
-            np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), member.getvalue(), zipfile.ZIP_LZMA)
-    return stream.getvalue()
 
 
 def main(folder: Path) -> None:
@@ -65,13 +52,13 @@ def main(folder: Path) -> None:
         "versions": {"python": sys.version.split()[0], "numpy": np.__version__},
     }
     results["about"] = np.array(json.dumps(about, sort_keys=True))
-    cache.write_atomically(folder / "extrapolation.npz", packed(results))
+    cache.write_atomically(folder / "extrapolation.npz", cache.packed(results))
     weights = {
         f"{run.settings.seed}/{name}": array.astype(np.float16)
         for run in (runs[one] for one in text if one.scheme == "rope")
         for name, array in run.parameters.items()
     }
-    cache.write_atomically(folder / "rope_models.npz", packed(weights))
+    cache.write_atomically(folder / "rope_models.npz", cache.packed(weights))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,254 @@
+"""Read further than a RoPE model was trained: other angles per position, same weights (notebook 07, door 2).
+
+Each method returns RotaryScaling(inv_freq, attention_factor) for rope.rotate(x, positions, *scaling):
+inv_freq, (rotary_dim // 2,) radians per position in float64, fastest pair first; attention_factor, which
+multiplies rotated queries and keys, so that scores get its square. Factor 1 changes nothing.
+
+Common arguments: rotary_dim, even, at least 2; base, above 0; factor, how many times longer than trained,
+above 0; trained_length, tokens. All raise ValueError (TypeError for a wrong kind) for anything else.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from helpers import arguments
+from helpers.rope import inverse_frequencies
+
+
+class RotaryScaling(NamedTuple):
+    """The angles per position of each pair, and what multiplies rotated queries and keys."""
+
+    inv_freq: np.ndarray
+    attention_factor: float
+
+
+def unscaled(rotary_dim: int, base: float = 10_000.0) -> RotaryScaling:
+    """Return RoPE as it was trained (Su et al. 2021, arXiv:2104.09864)."""
+    return RotaryScaling(inverse_frequencies(rotary_dim, base), 1.0)
+
+
+def position_interpolation(rotary_dim: int, base: float = 10_000.0, *, factor: float) -> RotaryScaling:
+    """Divide all frequencies by factor: squeezed positions (Chen et al. 2023, arXiv:2306.15595)."""
+    factor = arguments.real_number("factor", factor, positive=True)
+    return _checked(inverse_frequencies(rotary_dim, base) / factor, "factor")
+
+
+def ntk_aware(rotary_dim: int, base: float = 10_000.0, *, factor: float) -> RotaryScaling:
+    """Enlarge base to base * factor^(d/(d - 2)), d = rotary_dim (bloc97 2023; arXiv:2309.00071, section 3.1).
+
+    So the fastest pair stays and the slowest is divided by factor, exactly. One pair can't be both: with
+    rotary_dim 2 any factor but 1 raises ValueError.
+    """
+    return _enlarged_base(rotary_dim, base, arguments.real_number("factor", factor, positive=True))
+
+
+def dynamic_ntk(
+    rotary_dim: int, base: float = 10_000.0, *, trained_length: int, length: int, factor: float = 1.0
+) -> RotaryScaling:
+    """Enlarge the base by how long the text is now (emozilla 2023; arXiv:2309.00071, appendix B.1).
+
+    Up to trained_length nothing changes. Beyond, ntk_aware's factor is factor * (length/trained_length - 1)
+    + 1, the rule of the transformers library. Factor 1 is the paper's rule, length/trained_length.
+    Keys that were rotated at another length don't fit: keep them unrotated, or rotate them again.
+    """
+    trained_length = arguments.whole_number("trained_length", trained_length, at_least=1)
+    length = arguments.whole_number("length", length)
+    factor = arguments.real_number("factor", factor, positive=True)
+    return _enlarged_base(rotary_dim, base, 1 + factor * max(length / trained_length - 1, 0))
+
+
+def ntk_by_parts(
+    rotary_dim: int,
+    base: float = 10_000.0,
+    *,
+    trained_length: int,
+    factor: float,
+    low_rotations: float = 1.0,
+    high_rotations: float = 32.0,
+) -> RotaryScaling:
+    """Divide by factor only what turned little in training (Peng et al. 2023, arXiv:2309.00071, section 3.2).
+
+    A pair that turned low_rotations times or less within trained_length is divided by factor, one that turned
+    high_rotations times or more is kept, and between the two the share kept grows linearly with the number of
+    turns. This is the paper's ramp; yarn has the one of its code. Raises ValueError unless low < high.
+    """
+    trained_length = arguments.whole_number("trained_length", trained_length, at_least=1)
+    factor = arguments.real_number("factor", factor, positive=True)
+    low_rotations = arguments.real_number("low_rotations", low_rotations)
+    high_rotations = arguments.real_number("high_rotations", high_rotations)
+    _in_order("low_rotations", low_rotations, "high_rotations", high_rotations)
+    inv_freq = inverse_frequencies(rotary_dim, base)
+    turns = trained_length * inv_freq / (2 * np.pi)
+    kept = np.clip((turns - low_rotations) / (high_rotations - low_rotations), 0, 1)
+    return _checked(_mixed(inv_freq, factor, kept), "factor")
+
+
+def yarn(
+    rotary_dim: int,
+    base: float = 10_000.0,
+    *,
+    trained_length: int,
+    factor: float,
+    beta_fast: float = 32.0,
+    beta_slow: float = 1.0,
+    truncate: bool = True,
+    mscale: float | None = None,
+    mscale_all_dim: float | None = None,
+    attention_factor: float | None = None,
+) -> RotaryScaling:
+    """By parts as the code of YaRN does it, with a temperature (Peng et al. 2023, arXiv:2309.00071).
+
+    The ramp has the ends of ntk_by_parts, at beta_fast and beta_slow turns, but between them the share kept
+    falls linearly with the number of the pair. Both ends are rounded outwards to whole pairs unless truncate
+    is False (as in gpt-oss). base must be above 1, where pairs are ordered from fast to slow.
+    attention_factor: 0.1 ln(factor) + 1 (1 for factors up to 1) unless given. With both mscale and
+    mscale_all_dim (DeepSeek) it is (0.1 mscale ln(factor) + 1) / (0.1 mscale_all_dim ln(factor) + 1), and
+    yarn_softmax_multiplier has the rest; mscale alone is ignored, as in the transformers library.
+    """
+    trained_length = arguments.whole_number("trained_length", trained_length, at_least=1)
+    factor = arguments.real_number("factor", factor, positive=True)
+    beta_fast = arguments.real_number("beta_fast", beta_fast, positive=True)
+    beta_slow = arguments.real_number("beta_slow", beta_slow, positive=True)
+    _in_order("beta_slow", beta_slow, "beta_fast", beta_fast)
+    inv_freq = inverse_frequencies(rotary_dim, base)
+    if base <= 1:
+        raise ValueError(f"base must be above 1 for a ramp over the pairs, but got {base}")
+
+    def pair_that_turns(times: float) -> float:
+        return rotary_dim * np.log(trained_length / (2 * np.pi * times)) / (2 * np.log(base))
+
+    low, high = pair_that_turns(beta_fast), pair_that_turns(beta_slow)
+    if arguments.flag("truncate", truncate):
+        low, high = np.floor(low), np.ceil(high)
+    low, high = max(low, 0), min(high, rotary_dim - 1)  # sic: the reference's bound, not the last pair
+    if low == high:
+        high += 0.001
+    kept = 1 - np.clip((np.arange(len(inv_freq)) - low) / (high - low), 0, 1)
+    if attention_factor is not None:
+        temperature = arguments.real_number("attention_factor", attention_factor, positive=True)
+    else:
+        temperature = _temperature(factor, mscale, mscale_all_dim)
+    return _checked(_mixed(inv_freq, factor, kept), "factor", temperature)
+
+
+def yarn_softmax_multiplier(factor: float, mscale_all_dim: float) -> float:
+    """Return (0.1 mscale_all_dim ln(factor) + 1)^2, by which DeepSeek multiplies all scores.
+
+    There the temperature acts on features that do not turn as well, so it is not in attention_factor.
+    """
+    factor = arguments.real_number("factor", factor, positive=True)
+    return _growth(factor, _at_least_0("mscale_all_dim", mscale_all_dim)) ** 2
+
+
+def llama3(
+    rotary_dim: int,
+    base: float = 10_000.0,
+    *,
+    trained_length: int,
+    factor: float,
+    low_freq_factor: float = 1.0,
+    high_freq_factor: float = 4.0,
+) -> RotaryScaling:
+    """Return Llama 3.1's rule, which is ntk_by_parts under other names (Dubey et al. 2024, arXiv:2407.21783).
+
+    Its published code speaks of wavelengths; trained_length/wavelength is the number of turns.
+    """
+    low_freq_factor = arguments.real_number("low_freq_factor", low_freq_factor)
+    high_freq_factor = arguments.real_number("high_freq_factor", high_freq_factor)
+    _in_order("low_freq_factor", low_freq_factor, "high_freq_factor", high_freq_factor)
+    turns = {"low_rotations": low_freq_factor, "high_rotations": high_freq_factor}
+    return ntk_by_parts(rotary_dim, base, trained_length=trained_length, factor=factor, **turns)
+
+
+def longrope(
+    rotary_dim: int,
+    base: float = 10_000.0,
+    *,
+    trained_length: int,
+    short_factors: ArrayLike,
+    long_factors: ArrayLike,
+    length: int | None = None,
+    max_length: int | None = None,
+    factor: float | None = None,
+    attention_factor: float | None = None,
+) -> RotaryScaling:
+    """Divide each pair by a factor of its own, found by search (Ding et al. 2024, arXiv:2402.13753).
+
+    short_factors, long_factors: (rotary_dim // 2,), above 0; the long ones hold for all positions as soon as
+    length is above trained_length (so keys that were rotated before don't fit), the short ones up to there.
+    attention_factor: unless given, sqrt(1 + ln s / ln(trained_length)), for short texts too, where s is
+    factor or else max_length / trained_length; 1 for s up to 1. That rule is Phi-3's code, not the paper's.
+    """
+    trained_length = arguments.whole_number("trained_length", trained_length, at_least=2)
+    inv_freq = inverse_frequencies(rotary_dim, base)
+    short_factors = _one_per_pair("short_factors", short_factors, len(inv_freq))
+    long_factors = _one_per_pair("long_factors", long_factors, len(inv_freq))
+    length = trained_length if length is None else arguments.whole_number("length", length)
+    if factor is not None:
+        stretch = arguments.real_number("factor", factor, positive=True)
+    elif max_length is not None:
+        stretch = arguments.whole_number("max_length", max_length, at_least=1) / trained_length
+    else:
+        stretch = 1.0
+    temperature = np.sqrt(1 + np.log(max(stretch, 1)) / np.log(trained_length))
+    if attention_factor is not None:
+        temperature = arguments.real_number("attention_factor", attention_factor, positive=True)
+    if length > trained_length:
+        return _checked(inv_freq / long_factors, "long_factors", float(temperature))
+    return _checked(inv_freq / short_factors, "short_factors", float(temperature))
+
+
+def _enlarged_base(rotary_dim: int, base: float, factor: float) -> RotaryScaling:
+    """(base * factor^(d/(d-2)))^(-2i/d) is base^(-2i/d) * factor^(-2i/(d-2)): no large base is computed."""
+    inv_freq = inverse_frequencies(rotary_dim, base)
+    if rotary_dim == 2 and factor != 1:
+        raise ValueError(
+            f"rotary_dim must be at least 4 for a base that grows with factor = {factor}, but got 2"
+        )
+    slower = factor ** (-np.arange(0, rotary_dim, 2) / max(rotary_dim - 2, 1))
+    return _checked(inv_freq * slower, "factor")
+
+
+def _mixed(inv_freq: np.ndarray, factor: float, kept: np.ndarray) -> np.ndarray:
+    """Divide by factor what is not kept. Factor 1 is exact: kept and divided would each be rounded."""
+    return inv_freq if factor == 1 else inv_freq * kept + inv_freq / factor * (1 - kept)
+
+
+def _growth(factor: float, mscale: float) -> float:
+    return 1.0 if factor <= 1 else 0.1 * mscale * float(np.log(factor)) + 1
+
+
+def _temperature(factor: float, mscale: float | None, mscale_all_dim: float | None) -> float:
+    above = None if mscale is None else _at_least_0("mscale", mscale)
+    below = None if mscale_all_dim is None else _at_least_0("mscale_all_dim", mscale_all_dim)
+    if above is None or below is None:
+        return _growth(factor, 1.0)
+    return _growth(factor, above) / _growth(factor, below)
+
+
+def _checked(inv_freq: np.ndarray, name: str, attention_factor: float = 1.0) -> RotaryScaling:
+    arguments.finite_result(name, inv_freq, "the frequencies")
+    return RotaryScaling(inv_freq, attention_factor)
+
+
+def _in_order(low_name: str, low: float, high_name: str, high: float) -> None:
+    if not low < high:
+        raise ValueError(f"{high_name} must be above {low_name} = {low}, but got {high}")
+
+
+def _at_least_0(name: str, value: float) -> float:
+    number = arguments.real_number(name, value)
+    if number < 0:
+        raise ValueError(f"{name} must be at least 0, but got {value}")
+    return number
+
+
+def _one_per_pair(name: str, values: ArrayLike, n_pairs: int) -> np.ndarray:
+    array = arguments.real_array(name, values, ndim=1).astype(np.float64)
+    if len(array) != n_pairs:
+        raise ValueError(f"{name} must have {n_pairs} entries, one per pair, but got {len(array)}")
+    if array.size and array.min() <= 0:
+        raise ValueError(f"{name} must hold numbers above 0, but got {array.min()}")
+    return array

@@ -1,0 +1,191 @@
+"""Stretch the RoPE models of notebook 06 to eight times their length, and measure it (notebook 07).
+
+The models were trained on LENGTH = 64 characters, with heads of width 16: eight pairs, of which the fastest
+turned 10 times in training and the slowest 0.003 times. So thresholds are lower than a paper's.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+from tqdm.auto import tqdm
+
+from helpers import cache, context_extension, results, rope, training
+from helpers.context_extension import RotaryScaling
+from helpers.schemes import Rope
+from helpers.training import LENGTH, REACH, Run, Settings
+from helpers.transformer import Decoder, loss_and_gradients
+
+HEAD_DIM = 16
+PAIRS = HEAD_DIM // 2
+FACTORS = (2, 4, 8)
+LOW_TURNS, HIGH_TURNS = 0.5, 4.0  # thresholds for a context of 64, where the papers have 1 and 32
+FINE_TUNED = ("unscaled", "interpolation", "ntk", "by_parts", "yarn")
+STALE_LENGTHS = (96, 128, 192, 256, 512)
+BIN = 8  # losses are kept as means over 8 positions
+CODE = ("context_extension.py", "stretching.py", "data/rope_models.npz")
+
+_TUNING = Settings("rope", steps=50, batch=16, warm_up=5)
+
+
+def unscaled(factor: float = 1) -> RotaryScaling:
+    """Return the angles of training, whatever the factor."""
+    return context_extension.unscaled(HEAD_DIM)
+
+
+def interpolation(factor: float) -> RotaryScaling:
+    """Position interpolation."""
+    return context_extension.position_interpolation(HEAD_DIM, factor=factor)
+
+
+def ntk(factor: float) -> RotaryScaling:
+    """NTK-aware scaling."""
+    return context_extension.ntk_aware(HEAD_DIM, factor=factor)
+
+
+def ntk_twice(factor: float) -> RotaryScaling:
+    """NTK-aware scaling with twice the factor, as people recommend in practice; factor 1 stays 1."""
+    return ntk(factor if factor == 1 else 2 * factor)
+
+
+def by_parts(factor: float, low: float = LOW_TURNS, high: float = HIGH_TURNS) -> RotaryScaling:
+    """NTK by parts, its thresholds in turns within the trained length."""
+    turns = {"low_rotations": low, "high_rotations": high}
+    return context_extension.ntk_by_parts(HEAD_DIM, trained_length=LENGTH, factor=factor, **turns)
+
+
+def by_parts_paper(factor: float) -> RotaryScaling:
+    """NTK by parts with the paper's thresholds, 1 and 32 turns."""
+    return by_parts(factor, 1, 32)
+
+
+def llama3(factor: float) -> RotaryScaling:
+    """Llama 3's rule with its own thresholds, 1 and 4 turns."""
+    return context_extension.llama3(HEAD_DIM, trained_length=LENGTH, factor=factor)
+
+
+def yarn(factor: float, low: float = LOW_TURNS, high: float = HIGH_TURNS) -> RotaryScaling:
+    """YaRN, as its code has it, temperature included."""
+    betas = {"beta_slow": low, "beta_fast": high}
+    return context_extension.yarn(HEAD_DIM, trained_length=LENGTH, factor=factor, **betas)
+
+
+METHODS: Mapping[str, Callable[..., RotaryScaling]] = {
+    "unscaled": unscaled,
+    "interpolation": interpolation,
+    "ntk": ntk,
+    "ntk_twice": ntk_twice,
+    "by_parts_paper": by_parts_paper,
+    "llama3": llama3,
+    "by_parts": by_parts,
+    "yarn": yarn,
+}
+
+
+def change_pairs(pairs: list[int], factor: float) -> RotaryScaling:
+    """Return the angles of training with only these pairs divided by factor; factor inf stops them."""
+    inv_freq = unscaled().inv_freq
+    inv_freq[pairs] /= factor
+    return RotaryScaling(inv_freq, 1.0)
+
+
+def turns(inv_freq: np.ndarray, length: int = LENGTH) -> np.ndarray:
+    """Return how often each pair turns within length positions, (n_pairs,)."""
+    return length * inv_freq / (2 * np.pi)
+
+
+def stretched(run: Run, scaling: RotaryScaling) -> Decoder:
+    """Return the model with other angles."""
+    model = run.decoder()
+    model.scheme.inv_freq, model.scheme.attention_factor = scaling
+    return model
+
+
+def pieces(count: int = 96) -> np.ndarray:
+    """Return held-out text for all measurements here, (count, REACH + 1), as in helpers.training.evaluate."""
+    return training.windows(training.corpus()[1], 96, REACH + 1, np.random.default_rng(2026))[:count]
+
+
+def losses(model: Decoder, count: int = 96, **options: object) -> np.ndarray:
+    """Return the mean loss of held-out text in bins of 8 positions, (64,); options as for forward."""
+    by_position = training.token_losses(model, pieces(count), **options).mean(axis=0)
+    return by_position.reshape(-1, BIN).mean(axis=1)
+
+
+class FineTuned(NamedTuple):
+    """The loss of each step, (50,), and the loss afterwards in bins of 8 positions, (64,)."""
+
+    steps: np.ndarray
+    losses: np.ndarray
+
+
+def fine_tune(method: str, seed: int, factor: float = 8, show: bool = False) -> FineTuned:
+    """Train a stretched model for 50 steps on texts of 512 characters, or find that it was done before.
+
+    show: a progress bar. It runs in this process and can be interrupted; then nothing of it is kept.
+    """
+    code = cache.code_version(*CODE)
+    path = cache.path_of(
+        {"task": "fine-tuning", "scheme": method, "seed": seed, "factor": factor, "more": code}
+    )
+    found = cache.load(path)
+    if found is None:
+        with threadpool_limits(1, user_api="blas"):
+            tuned = _fine_tune(stretched(results.rope_models()[seed], METHODS[method](factor)), seed, show)
+        found = tuned._asdict()
+        try:
+            cache.save(path, found)
+        except OSError as error:
+            print(f"This can't be kept for next time in {path.parent}: {error.strerror or error}.")
+    return FineTuned(**found)
+
+
+def _fine_tune(model: Decoder, seed: int, show: bool) -> FineTuned:
+    rng = np.random.default_rng([seed, 3])
+    text, _, _ = training.corpus()
+    memory: dict[str, np.ndarray] = {}
+    steps = np.zeros(_TUNING.steps)
+    for step, rate in enumerate(tqdm(training.learning_rates(_TUNING), unit="step", disable=not show)):
+        piece = training.windows(text, _TUNING.batch, REACH + 1, rng)
+        steps[step], gradients = loss_and_gradients(model, piece[:, :-1], piece[:, 1:])
+        training.adamw(
+            model.parameters, gradients, memory, step + 1, float(rate), weight_decay=_TUNING.weight_decay
+        )
+    return FineTuned(steps, losses(model))
+
+
+# --- Dynamic NTK and the keys it left behind ---
+
+
+class StaleRope(Rope):
+    """Dynamic NTK as a careless cache has it: each key stays turned by the base of the moment it came."""
+
+    def rotate(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        out = np.empty_like(x)
+        for row, position in enumerate(positions):
+            out[..., row : row + 1, :] = rope.rotate(
+                x[..., row : row + 1, :], [position], dynamic(position + 1).inv_freq
+            )
+        return out
+
+
+def dynamic(length: int) -> RotaryScaling:
+    """Return dynamic NTK's angles for a text that is now length characters long."""
+    return context_extension.dynamic_ntk(HEAD_DIM, trained_length=LENGTH, length=int(length))
+
+
+def stale_and_fresh(run: Run, lengths: tuple[int, ...] = STALE_LENGTHS) -> np.ndarray:
+    """Return the loss of the last 16 characters of texts of these lengths, (2, n_lengths).
+
+    First with every key turned by the base of its own moment, then with all of them turned anew.
+    """
+    fresh, stale = run.decoder(), run.decoder()
+    stale.scheme = StaleRope(stale.scheme.d_model, stale.n_heads, LENGTH, np.random.default_rng(0))
+    result = np.zeros((2, len(lengths)))
+    for place, length in enumerate(lengths):
+        text = pieces()[:, : length + 1]
+        fresh.scheme.inv_freq = dynamic(length).inv_freq
+        for row, model in enumerate((stale, fresh)):
+            result[row, place] = training.token_losses(model, text)[:, -16:].mean()
+    return result
