@@ -59,10 +59,55 @@ def live(build: Builder, *, limits: dict[str, Callable[..., int]] | None = None,
     """Show the builder's figure under its controls.
 
     build: build(figure) -> update(**values) -> sentence; it sets the figure's size itself if 10 x 5 won't do.
+        With a second argument, redraw, it gets a function that draws again when something came Later.
     limits: the upper end of a control that depends on others, for example {"head": lambda heads: heads - 1}.
     controls: one value widget for each argument of update.
     """
     return Panel(build, controls, limits or {})
+
+
+class Later:
+    """Numbers that take too long for a frame: asked for by key, computed in a thread, the last wish first.
+
+    So a panel goes on following the hand, and draws again when the number it waits for is there.
+    """
+
+    def __init__(self, compute: Callable[..., Any], redraw: Callable[[], None]) -> None:
+        self._compute, self._redraw = compute, redraw
+        self._lock, self._wish, self._busy = threading.Lock(), None, False
+        self._results: dict[tuple, Any] = {}
+
+    def get(self, *key: Any) -> Any:
+        """Return compute(*key) if it is known by now, else None."""
+        with self._lock:
+            if key not in self._results:
+                self._wish = key
+                if not self._busy:
+                    self._busy = True
+                    threading.Thread(target=self._work, daemon=True).start()
+                return None
+        if isinstance(self._results[key], Exception):
+            raise self._results[key]
+        return self._results[key]
+
+    def now(self, *key: Any) -> Any:
+        """Return compute(*key), waiting for it."""
+        if key not in self._results:
+            self._results[key] = self._compute(*key)
+        return self._results[key]
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                key, self._wish = self._wish, None
+                if key is None:
+                    self._busy = False
+                    return
+            try:
+                self._results[key] = self._compute(*key)
+            except Exception as error:  # a thread has nobody to tell: the panel says it
+                self._results[key] = error
+            self._redraw()
 
 
 class Picture(widgets.Image):
@@ -142,7 +187,8 @@ class Panel:
         try:
             if self._update is None:
                 self.figure.clear()
-                self._update = self._build(self.figure)
+                again = {"redraw": self._on_change} if "redraw" in signature(self._build).parameters else {}
+                self._update = self._build(self.figure, **again)
                 width = f"{self.figure.get_size_inches()[0] * DPI:.0f}px"
                 self.image.layout.width = self.caption.layout.max_width = width
             self.sentence = self._update(**self.values)

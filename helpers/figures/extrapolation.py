@@ -1,7 +1,6 @@
 """Pictures of notebook 06: losses past the trained length, tests that tell why, recall, attention maps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 
 from helpers.drawing import still
 from helpers.figures import ACCENT, QUIET, SCHEME_COLOURS, SCHEME_INKS, SCHEME_NAMES, SCHEME_STYLES, number
+from helpers.live import Later
 from helpers.training import LENGTH, REACH, Run, corpus, token_losses, windows
 from helpers.transformer import forward
 
@@ -50,10 +50,15 @@ def training(fig: Figure, losses: Mapping[str, np.ndarray]) -> str:
 
 
 @still(10, 5)
-def loss_by_length(fig: Figure, by_position: Mapping[str, np.ndarray], floor: np.ndarray) -> str:
+def loss_by_length(
+    fig: Figure,
+    by_position: Mapping[str, np.ndarray],
+    floor: np.ndarray,
+    yours: Mapping[str, np.ndarray] | None = None,
+) -> str:
     """Draw the mean loss of texts against their length, with bands, from losses (n_seeds, REACH) by position.
 
-    floor: the same for the model to beat, RoPE that sees 64 keys only.
+    floor: the same for the model to beat, RoPE that sees 64 keys only. yours: one run each, (REACH,), dots.
     """
     ax = fig.subplots()
     lengths = np.unique(np.geomspace(16, REACH, 60).astype(int))
@@ -67,6 +72,10 @@ def loss_by_length(fig: Figure, by_position: Mapping[str, np.ndarray], floor: np
         ax.plot(lengths, curves.mean(axis=0), **_look(scheme))
         _band(ax, lengths, curves, SCHEME_COLOURS[scheme])
         ends[scheme] = float(curves[:, -1].mean())
+    for scheme, losses in (yours or {}).items():
+        ax.plot(
+            lengths, of_length(losses[None])[0], "o", ms=5, color=SCHEME_COLOURS[scheme], mec="k", mew=0.6
+        )
     ax.plot(lengths, of_length(floor).mean(axis=0), color="k", lw=3, ls=(0, (1, 1)))
     ax.text(18, of_length(floor).mean(axis=0)[-1] - 0.09, "RoPE, 64 keys only", weight="bold", va="center")
     ax.axvline(LENGTH, color=QUIET, lw=1.2)
@@ -77,7 +86,7 @@ def loss_by_length(fig: Figure, by_position: Mapping[str, np.ndarray], floor: np
     ax.set(
         xlabel="length of the text (characters)", ylabel="mean loss (nats)", xlim=(16, 900), ylim=(1.65, 3.4)
     )
-    ax.set_title("Past the trained length, models part ways")
+    ax.set_title("Your models (dots) on our bands" if yours else "Past the trained length, models part ways")
     worst = max(ends, key=ends.get)
     return (
         f"Mean loss against length, five seeds. At {REACH}: "
@@ -111,6 +120,11 @@ def loss_by_position(
     return "Loss by position for seven schemes, with all keys and with the last 64 only, five seeds."
 
 
+def _signed(value: float) -> str:
+    """Return +1.20, −0.30 or, for what two digits can't tell from nothing, 0.00."""
+    return f"{value:+.2f}".replace("-", "−") if abs(value) >= 0.005 else "0.00"
+
+
 @still(10, 4.6)
 def three_tests(fig: Figure, tests: Mapping[str, Mapping[str, np.ndarray]]) -> str:
     """Draw, for each test, the change of the loss of each scheme, (n_seeds,): a dot a seed."""
@@ -118,13 +132,14 @@ def three_tests(fig: Figure, tests: Mapping[str, Mapping[str, np.ndarray]]) -> s
     for ax, (name, changes) in zip(axes, tests.items(), strict=True):
         for row, (scheme, values) in enumerate(changes.items()):
             ax.plot(values, np.full(len(values), row), "o", ms=8, color=SCHEME_COLOURS[scheme], alpha=0.8)
-            right = values.max() > 0.55 * ax.dataLim.x1 if row else False
-            place, side = (values.min() - 0.06, "right") if right else (values.max() + 0.06, "left")
-            ax.text(place, row, f"{values.mean():+.2f}".replace("-", "−"), va="center", ha=side)
-        ax.axvline(0, color="k", lw=1)
+            ax.annotate(
+                _signed(values.mean()), (values.max(), row), (9, 0), textcoords="offset points", va="center"
+            )
+        ax.axvline(0, color="k", lw=1, zorder=0)
         ax.set_title(name)
         ax.set_xlabel("change of the loss (nats)")
-        ax.margins(x=0.28)
+        low, high = ax.dataLim.intervalx
+        ax.set_xlim(low - 0.12 * (high - low), high + 0.38 * (high - low))
     axes[0].set_yticks(range(len(changes)), [SCHEME_NAMES[s] for s in changes])
     axes[0].invert_yaxis()
     found = []
@@ -142,7 +157,7 @@ def recall(fig: Figure, distances: Sequence[int], accuracy: Mapping[str, np.ndar
     ends = {}
     for scheme, shares in accuracy.items():
         ax.plot(distances, shares.mean(axis=0), marker="o", ms=6, **_look(scheme))
-        _band(ax, distances, shares, SCHEME_COLOURS[scheme], alpha=0.12)
+        ax.plot(distances, shares.T, color=SCHEME_COLOURS[scheme], lw=0.9, alpha=0.6)
         ends[scheme] = float(shares.mean(axis=0)[-1])
     ax.axvspan(distances[0], 32, color="#EEEEEE", zorder=0)
     ax.text(distances[0] * 1.02, 1.03, "trained on", color=QUIET, va="bottom")
@@ -153,7 +168,7 @@ def recall(fig: Figure, distances: Sequence[int], accuracy: Mapping[str, np.ndar
     _label_ends(ax, distances[-1] * 1.05, ends, 0.062)
     ax.set(xlabel="distance to the first time (letters)", ylabel="letters predicted", ylim=(0, 1.12))
     ax.set_xlim(distances[0], distances[-1] * 1.55)
-    ax.set_title("Who can look back further than it was trained to?")
+    ax.set_title("Only ALiBi looks back further than it was trained to (thin lines: single seeds)")
     found = [
         f"{SCHEME_NAMES[s]} {shares[:, 2].mean():.2f} at {distances[2]}, "
         f"{shares[:, 5].mean():.2f} at {distances[5]}"
@@ -178,23 +193,24 @@ def attention_maps(fig: Figure, maps: Mapping[str, np.ndarray]) -> str:
     return f"Attention maps of {names} over {len(seen)} positions, trained on 64."
 
 
-WINDOWS = (2, 4, 8, 16, 32, 64, 128, 256, 512)
+def explorer(runs: Mapping[str, Run], first: tuple[str, int]) -> Callable[..., Any]:
+    """Return the builder of the panel for one trained run of each scheme.
 
-
-def explorer(runs: Mapping[str, Run]) -> Callable[..., Any]:
-    """Return the builder of the panel for one trained run of each scheme."""
+    first: the scheme and window that it opens with, measured at once. All others are measured when asked for.
+    """
     pieces = windows(corpus()[1], 12, REACH + 1, np.random.default_rng(5))
 
-    @cache
-    def losses(scheme: str, window: int) -> np.ndarray:
-        by_position = token_losses(runs[scheme].decoder(), pieces, window=window).mean(axis=0)
-        return by_position.reshape(-1, 8).mean(axis=1)
+    def measure(scheme: str, window: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the loss in bins of 8 positions, (64,), and the last layer's weights on one text."""
+        model = runs[scheme].decoder()
+        losses = token_losses(model, pieces, window=window).mean(axis=0).reshape(-1, 8).mean(axis=1)
+        weights = forward(model, pieces[:1, :-1], window=window)[2][-1][0]
+        return losses, np.where(weights > 0, np.maximum(weights, 1e-4), np.nan).astype(np.float32)
 
-    @cache
-    def last_layer(scheme: str, window: int) -> np.ndarray:
-        return forward(runs[scheme].decoder(), pieces[:1, :-1], window=window)[2][-1][0].astype(np.float16)
-
-    def build(fig: Figure) -> Callable[..., str]:
+    def build(fig: Figure, redraw: Callable[[], None]) -> Callable[..., str]:
+        later = Later(measure, redraw)
+        later.now(*first)
+        later.now(first[0], REACH)
         fig.set_size_inches(10, 4.5)
         left = fig.add_axes((0.075, 0.14, 0.5, 0.74))
         right = fig.add_axes((0.665, 0.14, 0.32, 0.74))
@@ -203,26 +219,36 @@ def explorer(runs: Mapping[str, Run]) -> Callable[..., Any]:
         (line,) = left.plot(middles, 0 * middles + 2.0, color=ACCENT)
         end = left.axvline(REACH, color=ACCENT, ls="--")
         left.axvline(LENGTH, color="k", lw=1)
+        left.text(LENGTH + 6, 1.36, "trained up to here", va="bottom")
         left.set(xlim=(0, REACH), ylim=(1.3, 4.2), xlabel="position", ylabel="loss (nats)")
-        left.set_title("Loss by position: this window, all keys (grey)")
+        left.set_title("Loss with this window, and with all keys (grey)")
         image = right.imshow(np.ones((REACH, REACH)), norm=LogNorm(1e-4, 1), aspect="auto")
         cut = [right.axhline(REACH, color=ACCENT, ls="--"), right.axvline(REACH, color=ACCENT, ls="--")]
         right.set(xlabel="key", ylabel="query", xticks=[0, 256, 512], yticks=[0, 256, 512])
-        right.set_title("One head, last layer")
+        right.set_title("Who looks where, last layer")
 
-        def update(scheme: str, length: int, window: int, head: int) -> str:
-            by_position = losses(scheme, window)
-            full.set_ydata(losses(scheme, REACH))
-            line.set_ydata(np.where(middles <= length, by_position, np.nan))
-            end.set_xdata([length, length])
-            weights = last_layer(scheme, window)[head - 1].astype(np.float32)
-            image.set_data(np.where(weights > 0, np.maximum(weights, 1e-4), np.nan))
+        def update(scheme: str, length: int, window: float, head: int) -> str:
+            window = round(window)
+            name = f"{SCHEME_NAMES[scheme]}, {length} characters, window of {window} keys, head {head}"
             cut[0].set_ydata([length, length])
             cut[1].set_xdata([length, length])
-            mean, trained = by_position[: length // 8].mean(), by_position[: LENGTH // 8].mean()
+            end.set_xdata([length, length])
+            measured, with_all = later.get(scheme, window), None
+            if measured is not None:
+                with_all = later.get(scheme, REACH)
+            full.set_visible(with_all is not None)
+            line.set_visible(measured is not None)
+            image.set_visible(measured is not None)
+            if with_all is not None:
+                full.set_ydata(with_all[0])
+            if measured is None:
+                return f"{name}: being measured."
+            losses, weights = measured
+            line.set_ydata(np.where(middles <= length, losses, np.nan))
+            image.set_data(weights[head - 1])
+            mean, trained = losses[: length // 8].mean(), losses[: LENGTH // 8].mean()
             return (
-                f"{SCHEME_NAMES[scheme]}, {length} characters, window of {window} keys, head {head}: mean "
-                f"loss {mean:.2f} nats, against {trained:.2f} for the first {LENGTH}."
+                f"{name}: mean loss {mean:.2f} nats, against {trained:.2f} for the first {LENGTH} characters."
             )
 
         return update
