@@ -32,7 +32,7 @@ def unscaled(rotary_dim: int, base: float = 10_000.0) -> RotaryScaling:
 def position_interpolation(rotary_dim: int, base: float = 10_000.0, *, factor: float) -> RotaryScaling:
     """Divide all frequencies by factor: squeezed positions (Chen et al. 2023, arXiv:2306.15595)."""
     factor = arguments.real_number("factor", factor, positive=True)
-    return _checked(inverse_frequencies(rotary_dim, base) / factor, "factor")
+    return _checked(_mixed(inverse_frequencies(rotary_dim, base), factor, np.zeros(1)), "factor")
 
 
 def ntk_aware(rotary_dim: int, base: float = 10_000.0, *, factor: float) -> RotaryScaling:
@@ -53,8 +53,8 @@ def dynamic_ntk(
     + 1, the rule of the transformers library. Factor 1 is the paper's rule, length/trained_length.
     Keys that were rotated at another length don't fit: keep them unrotated, or rotate them again.
     """
-    trained_length = arguments.whole_number("trained_length", trained_length, at_least=1)
-    length = arguments.whole_number("length", length)
+    trained_length = _length("trained_length", trained_length, at_least=1)
+    length = _length("length", length)
     factor = arguments.real_number("factor", factor, positive=True)
     return _enlarged_base(rotary_dim, base, 1 + factor * max(length / trained_length - 1, 0))
 
@@ -74,9 +74,9 @@ def ntk_by_parts(
     high_rotations times or more is kept, and between the two the share kept grows linearly with the number of
     turns. This is the paper's ramp; yarn has the one of its code. Raises ValueError unless low < high.
     """
-    trained_length = arguments.whole_number("trained_length", trained_length, at_least=1)
+    trained_length = _length("trained_length", trained_length, at_least=1)
     factor = arguments.real_number("factor", factor, positive=True)
-    low_rotations = arguments.real_number("low_rotations", low_rotations)
+    low_rotations = _at_least_0("low_rotations", low_rotations)
     high_rotations = arguments.real_number("high_rotations", high_rotations)
     _in_order("low_rotations", low_rotations, "high_rotations", high_rotations)
     inv_freq = inverse_frequencies(rotary_dim, base)
@@ -107,12 +107,12 @@ def yarn(
     mscale_all_dim (DeepSeek) it is (0.1 mscale ln(factor) + 1) / (0.1 mscale_all_dim ln(factor) + 1), and
     yarn_softmax_multiplier has the rest; mscale alone is ignored, as in the transformers library.
     """
-    trained_length = arguments.whole_number("trained_length", trained_length, at_least=1)
+    trained_length = _length("trained_length", trained_length, at_least=1)
     factor = arguments.real_number("factor", factor, positive=True)
     beta_fast = arguments.real_number("beta_fast", beta_fast, positive=True)
     beta_slow = arguments.real_number("beta_slow", beta_slow, positive=True)
     _in_order("beta_slow", beta_slow, "beta_fast", beta_fast)
-    inv_freq = inverse_frequencies(rotary_dim, base)
+    inv_freq, base = inverse_frequencies(rotary_dim, base), float(base)
     if base <= 1:
         raise ValueError(f"base must be above 1 for a ramp over the pairs, but got {base}")
 
@@ -123,8 +123,7 @@ def yarn(
     if arguments.flag("truncate", truncate):
         low, high = np.floor(low), np.ceil(high)
     low, high = max(low, 0), min(high, rotary_dim - 1)  # sic: the reference's bound, not the last pair
-    if low == high:
-        high += 0.001
+    high = max(high, low + 0.001)  # a step where the bounds meet, or have crossed
     kept = 1 - np.clip((np.arange(len(inv_freq)) - low) / (high - low), 0, 1)
     if attention_factor is not None:
         temperature = arguments.real_number("attention_factor", attention_factor, positive=True)
@@ -139,7 +138,10 @@ def yarn_softmax_multiplier(factor: float, mscale_all_dim: float) -> float:
     There the temperature acts on features that do not turn as well, so it is not in attention_factor.
     """
     factor = arguments.real_number("factor", factor, positive=True)
-    return _growth(factor, _at_least_0("mscale_all_dim", mscale_all_dim)) ** 2
+    growth = _growth(factor, _at_least_0("mscale_all_dim", mscale_all_dim))
+    if growth > 1e150:
+        raise ValueError(f"mscale_all_dim must give a finite multiplier, but {mscale_all_dim} is too large")
+    return growth**2
 
 
 def llama3(
@@ -155,8 +157,8 @@ def llama3(
 
     Its published code speaks of wavelengths; trained_length/wavelength is the number of turns.
     """
-    low_freq_factor = arguments.real_number("low_freq_factor", low_freq_factor)
-    high_freq_factor = arguments.real_number("high_freq_factor", high_freq_factor)
+    low_freq_factor = arguments.real_number("low_freq_factor", low_freq_factor, positive=True)
+    high_freq_factor = arguments.real_number("high_freq_factor", high_freq_factor, positive=True)
     _in_order("low_freq_factor", low_freq_factor, "high_freq_factor", high_freq_factor)
     turns = {"low_rotations": low_freq_factor, "high_rotations": high_freq_factor}
     return ntk_by_parts(rotary_dim, base, trained_length=trained_length, factor=factor, **turns)
@@ -181,23 +183,23 @@ def longrope(
     attention_factor: unless given, sqrt(1 + ln s / ln(trained_length)), for short texts too, where s is
     factor or else max_length / trained_length; 1 for s up to 1. That rule is Phi-3's code, not the paper's.
     """
-    trained_length = arguments.whole_number("trained_length", trained_length, at_least=2)
+    trained_length = _length("trained_length", trained_length, at_least=2)
     inv_freq = inverse_frequencies(rotary_dim, base)
     short_factors = _one_per_pair("short_factors", short_factors, len(inv_freq))
     long_factors = _one_per_pair("long_factors", long_factors, len(inv_freq))
-    length = trained_length if length is None else arguments.whole_number("length", length)
+    length = trained_length if length is None else _length("length", length)
     if factor is not None:
         stretch = arguments.real_number("factor", factor, positive=True)
     elif max_length is not None:
-        stretch = arguments.whole_number("max_length", max_length, at_least=1) / trained_length
+        stretch = _length("max_length", max_length, at_least=1) / trained_length
     else:
         stretch = 1.0
     temperature = np.sqrt(1 + np.log(max(stretch, 1)) / np.log(trained_length))
     if attention_factor is not None:
         temperature = arguments.real_number("attention_factor", attention_factor, positive=True)
     if length > trained_length:
-        return _checked(inv_freq / long_factors, "long_factors", float(temperature))
-    return _checked(inv_freq / short_factors, "short_factors", float(temperature))
+        return _divided(inv_freq, "long_factors", long_factors, float(temperature))
+    return _divided(inv_freq, "short_factors", short_factors, float(temperature))
 
 
 def _enlarged_base(rotary_dim: int, base: float, factor: float) -> RotaryScaling:
@@ -207,13 +209,17 @@ def _enlarged_base(rotary_dim: int, base: float, factor: float) -> RotaryScaling
         raise ValueError(
             f"rotary_dim must be at least 4 for a base that grows with factor = {factor}, but got 2"
         )
-    slower = factor ** (-np.arange(0, rotary_dim, 2) / max(rotary_dim - 2, 1))
-    return _checked(inv_freq * slower, "factor")
+    with np.errstate(over="ignore"):
+        slower = inv_freq * factor ** (-np.arange(0, rotary_dim, 2) / max(rotary_dim - 2, 1))
+    return _checked(slower, "factor")
 
 
 def _mixed(inv_freq: np.ndarray, factor: float, kept: np.ndarray) -> np.ndarray:
     """Divide by factor what is not kept. Factor 1 is exact: kept and divided would each be rounded."""
-    return inv_freq if factor == 1 else inv_freq * kept + inv_freq / factor * (1 - kept)
+    if factor == 1:
+        return inv_freq
+    with np.errstate(over="ignore", invalid="ignore"):
+        return inv_freq * kept + inv_freq / factor * (1 - kept)
 
 
 def _growth(factor: float, mscale: float) -> float:
@@ -228,9 +234,24 @@ def _temperature(factor: float, mscale: float | None, mscale_all_dim: float | No
     return _growth(factor, above) / _growth(factor, below)
 
 
+def _divided(inv_freq: np.ndarray, name: str, factors: np.ndarray, temperature: float) -> RotaryScaling:
+    with np.errstate(over="ignore"):
+        return _checked(inv_freq / factors, name, temperature)
+
+
 def _checked(inv_freq: np.ndarray, name: str, attention_factor: float = 1.0) -> RotaryScaling:
     arguments.finite_result(name, inv_freq, "the frequencies")
+    if not np.isfinite(attention_factor):
+        raise ValueError(f"mscale must give a finite attention factor, but got {attention_factor}")
     return RotaryScaling(inv_freq, attention_factor)
+
+
+def _length(name: str, value: int, at_least: int = 0) -> int:
+    """Lengths meet frequencies as float64, which holds whole numbers exactly up to 2^53."""
+    length = arguments.whole_number(name, value, at_least=at_least)
+    if length > 2**53:
+        raise ValueError(f"{name} must be at most 2^53, but got {value}")
+    return length
 
 
 def _in_order(low_name: str, low: float, high_name: str, high: float) -> None:

@@ -1,6 +1,6 @@
 """What `make sweep` measured over five seeds and the course ships (notebooks 06 and 07).
 
-Made by helpers/data/make_results.py; arrays have one row for each seed.
+Made by helpers/data/make_results.py and make_context_extension.py; arrays have one row for each seed.
 """
 
 import json
@@ -60,3 +60,26 @@ def rope_models() -> list[Run]:
         scores = {name: measured("rope", name)[seed] for name in ("all", "window", "sharpened", "start")}
         runs.append(Run(Settings("rope", seed), weights, measured("rope", "text training")[seed], scores))
     return runs
+
+
+def about_stretched() -> dict[str, Any]:
+    """Return the factors, bases, seeds, versions and code of what was measured on stretched models."""
+    return json.loads(str(_stored("context_extension.npz")["about"]))
+
+
+def stretched(name: str) -> np.ndarray:
+    """Return what was measured on stretched RoPE models, one row for each seed.
+
+    Names and shapes stand in helpers/data/make_context_extension.py; losses are in bins of 8 positions.
+    Raises KeyError, naming what there is, for anything else.
+    """
+    stored = _stored("context_extension.npz")
+    if name not in stored or name == "about":
+        raise KeyError(f"name must be one of {sorted(set(stored) - {'about'})}, but got {name!r}")
+    return stored[name]
+
+
+def stretched_loss(name: str, length: int, *index: int) -> np.ndarray:
+    """Return the mean loss of texts of this length, (n_seeds,). index: which factor, pair or base."""
+    losses = stretched(name)[:, *index]
+    return losses[:, : length // 8].mean(axis=1)

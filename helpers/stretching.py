@@ -15,7 +15,7 @@ from helpers import cache, context_extension, results, rope, training
 from helpers.context_extension import RotaryScaling
 from helpers.schemes import Rope
 from helpers.training import LENGTH, REACH, Run, Settings
-from helpers.transformer import Decoder, loss_and_gradients
+from helpers.transformer import Decoder, linear, loss_and_gradients, rms_norm, split_heads
 
 HEAD_DIM = 16
 PAIRS = HEAD_DIM // 2
@@ -155,6 +155,29 @@ def _fine_tune(model: Decoder, seed: int, show: bool) -> FineTuned:
     return FineTuned(steps, losses(model))
 
 
+# --- What the first layer asks for ---
+
+
+def first_queries_and_keys(run: Run, length: int, count: int = 8) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first layer's queries and keys of held-out text before they turn, (count, 4, length, 16)."""
+    model = run.decoder()
+    x = model.parameters["embedding"][pieces(count)[:, :length]]
+    normed, _ = rms_norm(x, model.parameters["0.norm_1"])
+    projected, _ = linear(normed, model.parameters["0.qkv"])
+    q, k, _ = split_heads(projected, model.n_heads)
+    return q, k
+
+
+def strengths(run: Run) -> np.ndarray:
+    """Return how many units of score each pair can give or take, on average over heads, (PAIRS,).
+
+    That is the length of its part of a query times that of a key, over sqrt(head_dim).
+    """
+    q, k = first_queries_and_keys(run, LENGTH)
+    lengths = [np.hypot(x[..., 0::2], x[..., 1::2]).mean(axis=(0, 2)) for x in (q, k)]
+    return (lengths[0] * lengths[1]).mean(axis=0) / HEAD_DIM**0.5
+
+
 # --- Dynamic NTK and the keys it left behind ---
 
 
@@ -173,6 +196,22 @@ class StaleRope(Rope):
 def dynamic(length: int) -> RotaryScaling:
     """Return dynamic NTK's angles for a text that is now length characters long."""
     return context_extension.dynamic_ntk(HEAD_DIM, trained_length=LENGTH, length=int(length))
+
+
+def stale_score_error(run: Run, length: int, nearest: int | None = None) -> float:
+    """Return how far the last query's scores of the first layer are off with stale keys.
+
+    It is the root mean square of the difference, for all keys or the nearest ones, divided by the spread of
+    all right scores.
+    """
+    q, k = first_queries_and_keys(run, length)
+    now, positions = dynamic(length), np.arange(length)
+    stale = StaleRope(4 * HEAD_DIM, 4, LENGTH, np.random.default_rng(0))
+    last = rope.rotate(q[..., -1:, :], [length - 1], *now)
+    right = last @ rope.rotate(k, positions, *now).swapaxes(-1, -2)
+    wrong = last @ stale.rotate(k, positions).swapaxes(-1, -2)
+    error = (wrong - right)[..., 0 if nearest is None else -nearest :]
+    return float(np.sqrt(np.mean(error**2)) / right.std())
 
 
 def stale_and_fresh(run: Run, lengths: tuple[int, ...] = STALE_LENGTHS) -> np.ndarray:

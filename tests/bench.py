@@ -1,8 +1,9 @@
 """How fast the helpers are, as ratios measured side by side in one run: `make bench`. Nothing is asserted.
 
 Candidates take turns, and each time is the median of many turns, so that a busy machine slows all alike. All
-use one thread. Plain loops are timed on a slice and scaled up. PyTorch is compared where it is installed, and
-pictures in JupyterLab are counted where Chromium is.
+use one thread. Plain loops are timed on a slice and scaled up. PyTorch and JAX are compared where they are
+installed, and pictures in JupyterLab are counted where Chromium is. `make bench ARGS="training"` measures one
+group alone.
 """
 
 import importlib.util
@@ -13,18 +14,22 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from helpers import relative_bias, rope
+from helpers import processes, relative_bias, rope
 from helpers.drawing import new_figure, png
 from helpers.live import live, log_slider
+from helpers.schemes import SCHEMES
 from helpers.sinusoidal import sinusoidal_encoding
+from helpers.training import LENGTH, Settings, adamw, batches, corpus, learning_rates
+from helpers.transformer import Decoder, loss_and_gradients, new_decoder
 
 WIDTH = 62
 POSITIONS, D_MODEL, PAIRS = 100, 64, 128
@@ -32,8 +37,13 @@ BASES = np.geomspace(10, 1e6, 61)
 SECONDS_OF_DRAG = 5
 
 
-def compare(title: str, candidates: dict[str, tuple[Callable, float]], seconds: float = 3) -> None:
-    """Print the median time of each candidate, multiplied by its scale, and its ratio to the first one's."""
+def compare(
+    title: str, candidates: dict[str, tuple[Callable, float]], seconds: float = 3
+) -> dict[str, list[float]]:
+    """Print the median time of each candidate, multiplied by its scale, and its ratio to the first one's.
+
+    Returns the times, one a turn.
+    """
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for call, _ in candidates.values():
         call()
@@ -45,6 +55,7 @@ def compare(title: str, candidates: dict[str, tuple[Callable, float]], seconds: 
             times[name].append((time.perf_counter() - start) * scale)
     medians = {name: statistics.median(values) for name, values in times.items()}
     report(title, {name: (f"{1000 * m:,.3g} ms", m) for name, m in medians.items()})
+    return times
 
 
 def report(title: str, rows: dict[str, tuple[str, float]]) -> None:
@@ -364,17 +375,149 @@ def shaw_by_loop(q: np.ndarray, k: np.ndarray, rows: np.ndarray) -> list[list[fl
     ]
 
 
-def main() -> int:
+# --- Training ---
+
+
+def training_as_the_course_does() -> None:
+    """Measure training in one of the course's own processes: their memory is set up before they start."""
+    sys.stdout.flush()  # the process writes to the same place
+    # For JAX's sake: else glibc may map its 38 MB of work space anew each step, which makes it take half as
+    # long again. In such a process NumPy and PyTorch have no page faults either way.
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(2**30))
+    pool = processes.local_processes(1)
+    try:
+        pool.submit(training).result()
+    finally:
+        processes.end_now(pool)
+
+
+def training() -> None:
     threadpool_limits(1)
-    pools = ", ".join(f"{pool['internal_api']} {pool['num_threads']}" for pool in threadpool_info())
+    import bench_models as others
+
+    for scheme in ("rope", "none", "shaw"):
+        training_step(scheme, others)
+    missing = [name for name, module in (("PyTorch", others.torch), ("JAX", others.jax)) if module is None]
+    for name in missing:
+        print(f"  ({name} is not installed, and left out)")
+    gradients_of_all_schemes(others)
+    sys.stdout.flush()  # the process is ended without a chance to do so
+
+
+def training_step(scheme: str, others) -> None:
+    settings = Settings(scheme)
+    model = training_model(scheme)
+    steps = {"NumPy (the course)": numpy_step(training_model(scheme), settings)}
+    aims = {}
+    if others.torch is not None:
+        steps["PyTorch (eager)"] = others.torch_step(model, settings, LENGTH)
+        aims["PyTorch (eager)"] = "NumPy / PyTorch: aim 0.65, at most 0.8"
+    if others.jax is not None:
+        steps["JAX (compiled)"] = others.jax_step(model, settings)
+        aims["JAX (compiled)"] = "NumPy / JAX: aim 1.0"
+    calls = {name: partial(next_step, step, lessons(settings)) for name, step in steps.items()}
+    # These show that all do the same; the first also compiles.
+    losses = {name: [call() for _ in range(5)][-1] for name, call in calls.items()}
+    cores = {name: cores_used(call) for name, call in calls.items()}
+
+    title = f"A training step, {scheme}, {settings.batch} x {LENGTH} tokens"
+    times = compare(title, {name: (call, 1) for name, call in calls.items()}, seconds=15)
+    first, *_ = times.values()
+    for name, aim in aims.items():
+        ratio = statistics.median(a / b for a, b in zip(first, times[name], strict=True))
+        print(f"  {aim:<{WIDTH}} {ratio:>14.2f}")
+    print("  the loss of the fifth step:", ", ".join(f"{name} {loss:.5f}" for name, loss in losses.items()))
+    for name, used in cores.items():
+        if used > 1.15:
+            print(f"  ({name} used {used:.1f} cores: not one thread, and not comparable)")
+
+
+def training_model(scheme: str) -> Decoder:
+    return new_decoder(scheme, len(corpus()[2]), n_positions=LENGTH)
+
+
+def numpy_step(model: Decoder, settings: Settings) -> Callable[[np.ndarray, np.ndarray, float], float]:
+    memory, count = {}, 0
+
+    def step(tokens: np.ndarray, targets: np.ndarray, rate: float) -> float:
+        nonlocal count
+        count += 1
+        loss, gradients = loss_and_gradients(model, tokens, targets)
+        adamw(model.parameters, gradients, memory, count, rate, settings.weight_decay)
+        return loss
+
+    return step
+
+
+def lessons(settings: Settings) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+    """Yield tokens, targets and rate of each step. The batches come again: making them is not measured."""
+    pieces = list(islice(batches(settings), 20))
+    for piece, rate in zip(cycle(pieces), cycle(learning_rates(settings)), strict=True):
+        yield piece[:, :-1], piece[:, 1:], float(rate)
+
+
+def next_step(step: Callable, lessons: Iterator) -> float:
+    return step(*next(lessons))
+
+
+def cores_used(call: Callable, turns: int = 10) -> float:
+    """Return the processor time of all threads over the time that passed."""
+    wall, used = time.perf_counter(), time.process_time()
+    for _ in range(turns):
+        call()
+    return (time.process_time() - used) / (time.perf_counter() - wall)
+
+
+def gradients_of_all_schemes(others) -> None:
+    """Print the largest difference from autograd's gradient, relative to that gradient's largest entry."""
+    title = "Gradients of all parameters against PyTorch's autograd, float32, relative difference"
+    if others.torch is None:
+        print(f"\n{title}: left out, PyTorch is not installed")
+        return
+    print(f"\n{title}")
+    tokens, targets, _ = next(lessons(Settings("none")))
+    largest = 0.0
+    for scheme in SCHEMES:
+        model = training_model(scheme)
+        rng = np.random.default_rng(1)
+        for array in model.parameters.values():  # a new decoder's gains are all one, and T5's table zero
+            array += rng.normal(0, 0.05, array.shape).astype(array.dtype)
+        _, ours = loss_and_gradients(model, tokens, targets)
+        theirs = others.torch_gradients(model, scheme, tokens, targets)
+        differences = {name: np.abs(ours[name] - g).max() / np.abs(g).max() for name, g in theirs.items()}
+        worst = max(differences, key=differences.get)
+        print(f"  {f'{scheme}, the largest of {len(theirs)}: {worst}':<{WIDTH}} {differences[worst]:>14.1e}")
+        largest = max(largest, differences[worst])
+    print(f"  {'the largest of all: aim 1e-5':<{WIDTH}} {largest:>14.1e}")
+
+
+GROUPS = {
+    "slider": slider_step,
+    "drag": frames_in_a_drag,
+    "rotation": rotation,
+    "tables": tables,
+    "training": training_as_the_course_does,  # last, since it changes the environment
+}
+
+
+def main() -> int:
+    chosen = sys.argv[1:] or list(GROUPS)
+    if unknown := [name for name in chosen if name not in GROUPS]:
+        print(f"There is no group {unknown[0]}; there are {', '.join(GROUPS)}.")
+        return 2
+    threadpool_limits(1)
+    pools = ", ".join(
+        f"{pool['internal_api']} {pool['num_threads']} ({pool.get('architecture')})"
+        for pool in threadpool_info()
+    )
     print(
         f"Python {platform.python_version()}, NumPy {np.__version__}, Matplotlib {matplotlib.__version__}, "
         f"{platform.machine()}, {os.cpu_count()} cores; threads: {pools}"
     )
-    slider_step()
-    frames_in_a_drag()
-    rotation()
-    tables()
+    if kernel := os.environ.get("OPENBLAS_CORETYPE"):
+        print(f"OPENBLAS_CORETYPE is {kernel}: unset it, or NumPy may not use its fastest kernels.")
+    for name in chosen:
+        GROUPS[name]()
     return 0
 
 
