@@ -74,15 +74,16 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def packed(arrays: Arrays) -> bytes:
-    """Return the bytes of a well compressed .npz to ship; the same arrays give the same bytes."""
+def ship(path: Path, arrays: Arrays) -> None:
+    """Write arrays well compressed, for all to read; the same arrays give the same bytes."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_LZMA) as archive:
         for name, array in arrays.items():
             member = io.BytesIO()
             np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), member.getvalue(), zipfile.ZIP_LZMA)
-    return stream.getvalue()
+    write_atomically(path, stream.getvalue())
+    path.chmod(0o644)
 
 
 def load(path: Path) -> Arrays | None:

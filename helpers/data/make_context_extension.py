@@ -66,7 +66,7 @@ def main(folder: Path) -> None:
     }
     stored = {name: array.astype(np.float32) for name, array in stored.items()}
     stored["about"] = np.array(json.dumps(about, sort_keys=True))
-    cache.write_atomically(folder / "context_extension.npz", cache.packed(stored))
+    cache.ship(folder / "context_extension.npz", stored)
 
 
 if __name__ == "__main__":

@@ -52,13 +52,13 @@ def main(folder: Path) -> None:
         "versions": {"python": sys.version.split()[0], "numpy": np.__version__},
     }
     results["about"] = np.array(json.dumps(about, sort_keys=True))
-    cache.write_atomically(folder / "extrapolation.npz", cache.packed(results))
+    cache.ship(folder / "extrapolation.npz", results)
     weights = {
         f"{run.settings.seed}/{name}": array.astype(np.float16)
         for run in (runs[one] for one in text if one.scheme == "rope")
         for name, array in run.parameters.items()
     }
-    cache.write_atomically(folder / "rope_models.npz", cache.packed(weights))
+    cache.ship(folder / "rope_models.npz", weights)
 
 
 if __name__ == "__main__":

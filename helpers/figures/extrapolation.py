@@ -177,18 +177,18 @@ def recall(fig: Figure, distances: Sequence[int], accuracy: Mapping[str, np.ndar
     return f"Share of a repeated string that is predicted, by distance: {'; '.join(found)}."
 
 
-@still(10, 4.4)
+@still(10, 3.3)
 def attention_maps(fig: Figure, maps: Mapping[str, np.ndarray]) -> str:
     """Draw attention weights, (n, n), of one head for several models, on one logarithmic colour scale."""
     axes = fig.subplots(1, len(maps), sharey=True)
     for ax, (scheme, weights) in zip(axes, maps.items(), strict=True):
         seen = np.where(weights > 0, np.maximum(weights, 1e-4), np.nan)
         image = ax.imshow(seen, norm=LogNorm(1e-4, 1), interpolation="antialiased")
-        ax.axhline(LENGTH, color=ACCENT, lw=1.5)
+        ax.axhline(LENGTH, color=ACCENT, lw=2)
         ax.set_title(SCHEME_NAMES[scheme], color=SCHEME_INKS[scheme])
         ax.set_xlabel("key")
     axes[0].set_ylabel("query")
-    fig.colorbar(image, ax=axes, label="weight", shrink=0.8)
+    fig.colorbar(image, ax=axes, label="weight", shrink=0.9)
     names = ", ".join(SCHEME_NAMES[s] for s in maps)
     return f"Attention maps of {names} over {len(seen)} positions, trained on 64."
 

@@ -7,11 +7,27 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from helpers.drawing import still
-from helpers.figures import ACCENT, QUIET, SCHEME_COLOURS, number
+from helpers.figures import ACCENT, QUIET, SCHEME_COLOURS, SIGNED, number
 from helpers.learned import interpolation_r2
 
 FILL = SCHEME_COLOURS["learned"]
 FIRST_ROW = 20  # the first row that the circles are computed from
+
+
+@still(10, 3.4)
+def growing(fig: Figure, tables: dict[int, np.ndarray]) -> str:
+    """Draw how alike each pair of rows is (cosine), for tables (n_rows, d_model) by steps of training."""
+    axes = fig.subplots(1, len(tables), sharey=True)
+    found = []
+    for ax, (steps, table) in zip(axes, tables.items(), strict=True):
+        unit = table / np.linalg.norm(table, axis=1, keepdims=True)
+        image = ax.imshow(unit @ unit.T, vmin=-0.6, vmax=0.6, **SIGNED)
+        ax.set_title(f"{steps} steps" if steps else "at first")
+        ax.set(xlabel="row", xticks=[0, 32, 63], yticks=[0, 32, 63])
+        found.append(f"{number(float((unit[1:] * unit[:-1]).sum(axis=1).mean()), 2)} after {steps}")
+    axes[0].set_ylabel("row")
+    fig.colorbar(image, ax=axes, label="cosine", shrink=0.85)
+    return f"Mean likeness of neighbouring rows by steps of training: {', '.join(found)}."
 
 
 @still(10, 4.0)

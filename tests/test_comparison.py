@@ -1,0 +1,388 @@
+"""The table that closes the course: reach, costs counted by hand, and who uses what."""
+
+import json
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from trusted import reference
+
+from helpers import comparison, context_extension, results
+from helpers.comparison import extra_operations, holds_to, layer_operations, models, phi3
+from helpers.rope import rotate
+from helpers.schemes import SCHEMES, Shaw
+from helpers.training import LENGTH, REACH, RECALL_DISTANCES
+from helpers.transformer import new_decoder
+
+everyone = pytest.mark.parametrize("scheme", list(SCHEMES))
+
+
+# how far a scheme holds
+
+
+def by_position(at_64, at_128, at_256, at_512):
+    """Losses by position whose means up to these four lengths are these numbers, (REACH,)."""
+    means = {0: 0.0, 64: at_64, 128: at_128, 256: at_256, 512: at_512}
+    parts, ends = [], sorted(means)
+    for start, end in pairwise(ends):
+        level = (end * means[end] - start * means[start]) / (end - start)
+        parts.append(np.full(end - start, level))
+    return np.concatenate(parts)
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    """Results made by hand: six seeds of a scheme, with all keys and with a window."""
+    rows = {
+        "all": [
+            by_position(2.0, 2.0, 2.0, 2.0),  # holds everywhere
+            by_position(2.0, 1.0, 1.0, 1.0),  # gains
+            by_position(2.0, 2.05, 2.05, 2.5),  # to four times
+            by_position(2.0, 2.09, 2.2, 2.5),  # to twice
+            by_position(2.0, 2.2, 2.3, 2.4),  # not at all
+            by_position(2.0, 2.2, 2.05, 2.0),  # lost at twice, and better later: that doesn't count
+        ],
+        "window": [by_position(2.0, 2.0, 2.0, 2.2)] * 6,
+    }
+
+    def measured(scheme, name):
+        assert scheme == "made up"
+        return np.stack(rows[name])
+
+    monkeypatch.setattr(results, "measured", measured)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_holds_to_is_the_longest_multiple_without_a_loss_before():
+    found = holds_to("made up")
+    np.testing.assert_array_equal(found, [8, 8, 4, 2, 1, 1])
+
+
+@pytest.mark.usefixtures("made_up")
+@pytest.mark.parametrize(
+    ("within", "expected"),
+    [
+        (0.0, [8, 8, 1, 1, 1, 1]),
+        (0.06, [8, 8, 4, 1, 1, 1]),
+        (0.25, [8, 8, 4, 4, 2, 8]),
+        (0.45, [8, 8, 4, 4, 8, 8]),
+        (1.0, [8] * 6),
+    ],
+)
+def test_holds_to_with_another_limit(within, expected):
+    np.testing.assert_array_equal(holds_to("made up", within), expected)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_holds_to_with_a_window():
+    np.testing.assert_array_equal(holds_to("made up", name="window"), [4] * 6)
+
+
+@pytest.mark.xfail(reason="who loses at the trained length already is said to hold to eight times")
+def test_who_loses_at_the_trained_length_holds_to_no_multiple(monkeypatch):
+    """A window narrower than the trained length can lose there, where all keys are the measure."""
+    rows = {"all": by_position(2.0, 2.0, 2.0, 2.0), "window": by_position(2.5, 2.5, 2.5, 2.5)}
+    monkeypatch.setattr(results, "measured", lambda scheme, name: rows[name][None])
+    assert holds_to("made up", name="window")[0] < 1
+
+
+@everyone
+def test_holds_to_equals_a_loop_over_the_shipped_results(scheme):
+    losses = results.measured(scheme, "all")
+    expected = []
+    for seed in range(len(losses)):
+        reached = 1
+        for multiple in (2, 4, 8):
+            if losses[seed, : 64 * multiple].mean() - losses[seed, :64].mean() > 0.1:
+                break
+            reached = multiple
+        expected.append(reached)
+    np.testing.assert_array_equal(holds_to(scheme), expected)
+
+
+def test_recall_at_is_the_measured_share():
+    shares = results.measured("alibi", "accuracy")
+    for place, distance in enumerate(RECALL_DISTANCES):
+        np.testing.assert_array_equal(comparison.recall_at("alibi", distance), shares[:, place])
+
+
+@pytest.mark.parametrize("wrong", [lambda: holds_to("nope"), lambda: comparison.recall_at("nope", 64)])
+def test_a_scheme_that_was_not_measured_is_named(wrong):
+    with pytest.raises(KeyError, match=r"scheme and name must be one of .*'nope/"):
+        wrong()
+
+
+# what a scheme costs
+
+
+@pytest.mark.parametrize(
+    ("scheme", "expected"),
+    [
+        ("none", 0),
+        ("sinusoidal", 0),
+        ("learned", 64 * 64),  # a row of 64 numbers for each of 64 positions
+        ("shaw", 65 * 16),  # offsets -32 to 32, and heads of width 16
+        ("t5", 16 * 4),  # buckets by heads
+        ("rope", 0),
+        ("alibi", 0),
+    ],
+)
+def test_parameters_are_counted(scheme, expected):
+    assert comparison.n_parameters(scheme) == expected
+    plain, with_scheme = (
+        sum(array.size for array in new_decoder(name, 62).parameters.values()) for name in ("none", scheme)
+    )
+    assert with_scheme - plain == expected
+
+
+def rope_by_hand(d_model):
+    """Every product and sum of turning one query and one key of d_model features."""
+    count = 0
+    for _vector in ("query", "key"):
+        for _pair in range(d_model // 2):
+            count += 2 + 1  # u cos - v sin
+            count += 2 + 1  # u sin + v cos
+    return count
+
+
+def shaw_by_hand(n_keys, d_model, n_heads):
+    """A product of the query with each of the 65 rows, in each head; then one sum for each key and head."""
+    count = 0
+    for _head in range(n_heads):
+        for _row in range(65):
+            count += 2 * (d_model // n_heads)  # a product and a sum for each feature
+        count += n_keys
+    return count
+
+
+@pytest.mark.parametrize(
+    ("n_keys", "d_model", "n_heads", "n_layers"),
+    [(3, 8, 2, 2), (1, 4, 1, 1), (10, 12, 3, 4), (512, 64, 4, 2)],
+)
+def test_extra_operations_are_counted_by_hand(n_keys, d_model, n_heads, n_layers):
+    sizes = {"d_model": d_model, "n_heads": n_heads, "n_layers": n_layers}
+    expected = {
+        "none": 0,
+        "sinusoidal": d_model / n_layers,  # one sum a feature, before the first layer only
+        "learned": d_model / n_layers,
+        "shaw": shaw_by_hand(n_keys, d_model, n_heads),
+        "t5": sum(1 for _ in range(n_heads) for _ in range(n_keys)),
+        "rope": rope_by_hand(d_model),
+        "alibi": sum(1 for _ in range(n_heads) for _ in range(n_keys)),
+    }
+    assert {scheme: extra_operations(scheme, n_keys, **sizes) for scheme in SCHEMES} == expected
+
+
+def test_extra_operations_of_a_very_small_model_in_figures():
+    small = {"n_keys": 3, "d_model": 8, "n_heads": 2, "n_layers": 2}
+    found = {scheme: extra_operations(scheme, **small) for scheme in SCHEMES}
+    assert found == {
+        "none": 0,
+        "sinusoidal": 4,
+        "learned": 4,
+        "shaw": 2 * 65 * 8 + 6,
+        "t5": 6,
+        "rope": 48,
+        "alibi": 6,
+    }
+
+
+def test_the_rows_of_shaw_are_those_of_the_course():
+    scheme = new_decoder("shaw", 62).scheme
+    assert isinstance(scheme, Shaw)
+    rows = len(scheme.parameters["key_table"])
+    assert extra_operations("shaw", 0) == 2 * rows * 64
+
+
+def product_of(a, b, c):
+    """The products and sums of an (a, b) matrix times a (b, c) one."""
+    return 2 * a * b * c
+
+
+@pytest.mark.parametrize(("n_keys", "d_model", "d_hidden"), [(3, 2, 4), (1, 1, 1), (512, 64, 256)])
+def test_operations_of_a_layer_are_those_of_its_matrix_products(n_keys, d_model, d_hidden):
+    expected = (
+        product_of(1, d_model, 3 * d_model)  # to query, key and value
+        + product_of(1, d_model, n_keys)  # scores, all heads together
+        + product_of(1, n_keys, d_model)  # the mix of values
+        + product_of(1, d_model, d_model)  # out
+        + product_of(1, d_model, d_hidden)
+        + product_of(1, d_hidden, d_model)
+    )
+    assert layer_operations(n_keys, d_model, d_hidden) == expected
+
+
+def test_operations_of_a_layer_in_figures():
+    assert layer_operations(3, 2, 4) == 24 + 12 + 12 + 8 + 16 + 16
+    assert layer_operations(512) == layer_operations(512, 64, 256)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Reading takes made-up times: by scheme, and in each round longer."""
+    now, seen = [0.0], []
+    seconds = dict(zip(SCHEMES, (1.0, 1.5, 2.0, 4.0, 3.0, 2.5, 1.25), strict=True))
+
+    def read(model, tokens):
+        scheme = next(name for name, kind in SCHEMES.items() if type(model.scheme) is kind)
+        rounds = sum(name == scheme for name, _, _ in seen)
+        seen.append((scheme, model, tokens))
+        one_off = 7 if (scheme, rounds) == ("rope", 1) else 1  # a disturbance that a median forgets
+        now[0] += seconds[scheme] * (1 + rounds) * one_off
+
+    monkeypatch.setattr(comparison, "forward", read)
+    monkeypatch.setattr(comparison.time, "perf_counter", lambda: now[0])
+    return seconds, seen
+
+
+def test_time_ratios_are_medians_of_rounds_side_by_side(clock):
+    seconds, seen = clock
+    assert comparison.time_ratios(3) == pytest.approx(seconds)
+    assert [scheme for scheme, _, _ in seen] == list(SCHEMES) * 3
+    assert len({id(tokens) for _, _, tokens in seen}) == 1
+    assert seen[0][2].shape == (8, REACH)
+
+
+def test_time_is_taken_of_models_that_can_read_the_text(clock):
+    _, seen = clock
+    comparison.time_ratios(1)
+    for scheme, model, _ in seen:
+        positions = np.arange(REACH)
+        if scheme == "shaw":
+            assert model.scheme.clip == LENGTH // 2
+            assert model.scheme.parameters["key_table"].shape == (65, 16)
+            assert model.scheme.bias(np.zeros((1, 4, REACH, 16)), positions, positions).shape[-1] == REACH
+        if scheme == "learned":
+            assert model.scheme.embed(np.zeros((1, REACH, 64)), positions).shape == (1, REACH, 64)
+
+
+def test_each_scheme_has_a_ratio():
+    ratios = comparison.time_ratios(1)
+    assert list(ratios) == list(SCHEMES)
+    assert all(np.isfinite(ratio) and ratio > 0 for ratio in ratios.values())
+    assert ratios["none"] == 1
+
+
+# who uses it
+
+
+REGISTRIES = (
+    "pypi",
+    "pythonhosted",
+    "anaconda",
+    "conda-forge",
+    "npmjs",
+    "yarnpkg",
+    "crates.io",
+    "rubygems",
+    "golang.org",
+    "maven",
+    "nuget",
+    "artifactory",
+    "localhost",
+    "://",
+)
+
+
+def test_there_are_34_models_each_once():
+    assert len(models()) == 34
+    assert len({model["model"] for model in models()}) == 34
+
+
+@pytest.mark.parametrize("model", models(), ids=lambda model: model["model"])
+def test_a_model_has_a_family_a_scheme_and_a_source(model):
+    assert {"model", "family", "scheme", "source"} <= model.keys()
+    assert model["family"] in SCHEMES
+    assert model["scheme"].strip()
+    assert len(model["source"].strip()) > 20
+    assert "from memory" not in json.dumps(model).lower()
+    for number in ("max_positions", "head_dim", "n_heads", "rotary_dim"):
+        assert number not in model or (type(model[number]) is int and model[number] > 0)
+
+
+@pytest.mark.parametrize("model", models(), ids=lambda model: model["model"])
+def test_a_source_says_where_not_by_which_host_it_came(model):
+    text = json.dumps(model).lower()
+    assert [name for name in REGISTRIES if name in text] == []
+    assert not re.search(r"\b[\w-]+\.(com|io|org|net|dev|internal)\b", text)
+
+
+@pytest.mark.parametrize(
+    "model", [model for model in models() if model["family"] == "rope"], ids=lambda model: model["model"]
+)
+def test_a_rope_model_has_numbers_that_fit(model):
+    base = model["rope_theta"]
+    for value in base.values() if isinstance(base, dict) else [base]:
+        assert context_extension.unscaled(model["rotary_dim"], value).inv_freq.shape == (
+            model["rotary_dim"] // 2,
+        )
+    assert model["rotary_dim"] <= model["head_dim"]
+    assert model["max_positions"] >= model.get("scaling", {}).get("original_max_position_embeddings", 1)
+
+
+@everyone
+def test_users_are_the_models_of_a_family(scheme):
+    assert comparison.users(scheme) == [model["model"] for model in models() if model["family"] == scheme]
+
+
+def test_who_uses_what_as_notebook_07_says():
+    """Its last table: 24 of 34 use RoPE, three ALiBi; none uses Shaw, or nothing at all."""
+    expected = {"none": 0, "sinusoidal": 2, "learned": 4, "shaw": 0, "t5": 1, "rope": 24, "alibi": 3}
+    assert {scheme: len(comparison.users(scheme)) for scheme in SCHEMES} == expected
+    assert set(comparison.users("alibi")) == {"BLOOM-176B", "MPT-7B", "Falcon-RW"}
+
+
+# the factors of Phi-3
+
+
+LONGROPE = reference("rope_scaling_longrope")
+
+
+def scaling_of_phi3(length, short_factors, long_factors):
+    given = {name: phi3()[name] for name in ("trained_length", "max_length")}
+    return context_extension.longrope(
+        phi3()["rotary_dim"],
+        phi3()["base"],
+        short_factors=short_factors,
+        long_factors=long_factors,
+        length=length,
+        **given,
+    )
+
+
+def test_the_factors_of_phi3_are_those_of_the_reference():
+    """There the long ones are as published, 32.59000396728515 for example; the course has two decimals."""
+    np.testing.assert_array_equal(phi3()["short_factors"], LONGROPE["phi3_short"])
+    np.testing.assert_array_equal(phi3()["long_factors"], np.round(LONGROPE["phi3_long"], 2))
+    np.testing.assert_allclose(phi3()["long_factors"], LONGROPE["phi3_long"], rtol=3e-7)
+    assert len(phi3()["short_factors"]) == len(phi3()["long_factors"]) == phi3()["rotary_dim"] // 2
+
+
+@pytest.mark.parametrize(
+    ("length", "used"), [(1, "short"), (4096, "short"), (4097, "long"), (131_072, "long")]
+)
+def test_the_factors_of_phi3_give_what_the_reference_gives(length, used):
+    found = scaling_of_phi3(length, phi3()["short_factors"], phi3()["long_factors"])
+    theirs = scaling_of_phi3(length, LONGROPE["phi3_short"], LONGROPE["phi3_long"])
+    np.testing.assert_allclose(found.inv_freq, theirs.inv_freq, rtol=3e-7)
+    expected = [10_000 ** (-2 * i / 96) / f for i, f in enumerate(LONGROPE[f"phi3_{used}"])]
+    np.testing.assert_allclose(found.inv_freq, expected, rtol=3e-7)
+
+
+def test_the_temperature_of_phi3_is_the_one_that_its_makers_state():
+    (published,) = (model for model in models() if model["model"] == "Phi-3-mini-128k")
+    found = scaling_of_phi3(1, phi3()["short_factors"], phi3()["long_factors"])
+    assert found.attention_factor == pytest.approx(published["scaling"]["attention_factor"], abs=1e-12)
+    assert any("1.190238" in note for note in LONGROPE["notes"])
+    assert phi3()["rotary_dim"] == published["rotary_dim"]
+    assert phi3()["base"] == published["rope_theta"]
+    assert phi3()["trained_length"] == published["scaling"]["original_max_position_embeddings"]
+    assert phi3()["max_length"] == published["max_positions"]
+    x = rotate(np.ones((2, 96)), np.arange(2), *found)
+    np.testing.assert_allclose(np.linalg.norm(x, axis=1), found.attention_factor * 96**0.5)
+
+
+def test_phi3_says_where_it_is_from():
+    assert "April 2024" in phi3()["from"]
+    assert "from memory" not in phi3()["from"]
