@@ -1,0 +1,126 @@
+"""Exercises of notebook 06."""
+
+import numpy as np
+
+from helpers import results
+from helpers.check.exercises import Exercise
+
+NOTEBOOK = "06"
+
+
+def _diagnosis(start: float, window: float, sharpened: float) -> str:
+    if start > 0.1:
+        return "vector"
+    if sharpened < -0.05:
+        return "dilution"
+    return "distance" if window < -0.1 else "none"
+
+
+def _by_window_first(start: float, window: float, sharpened: float) -> str:
+    if start > 0.1:
+        return "vector"
+    if window < -0.1:
+        return "distance"
+    return "dilution" if sharpened < -0.05 else "none"
+
+
+def _any_change(start: float, window: float, sharpened: float) -> str:
+    if start > 0.1:
+        return "vector"
+    if abs(sharpened) > 0.03:
+        return "dilution"
+    return "distance" if window < -0.1 else "none"
+
+
+def _tests() -> list[tuple[float, float, float]]:
+    """The three changes of each shipped model of six schemes."""
+    found = []
+    for scheme in ("rope", "learned", "alibi", "t5", "sinusoidal", "shaw"):
+        start = results.measured(scheme, "start")[:, 2] - results.measured(scheme, "start")[:, 0]
+        plain = results.loss_at(scheme, 512)
+        window = results.loss_at(scheme, 512, "window") - plain
+        sharpened = results.loss_at(scheme, 512, "sharpened") - plain
+        found += [tuple(map(float, one)) for one in zip(start, window, sharpened, strict=True)]
+    return found
+
+
+which_failure = Exercise(
+    "which_failure",
+    NOTEBOOK,
+    "unlabelled schemes told apart",
+    _diagnosis,
+    _tests,
+    {
+        "a window helps against dilution, too, since it takes far keys away. Ask sharpening first.": (
+            _by_window_first
+        ),
+        "only a loss that *falls* is a cure. Sharper scores make RoPE a little worse.": _any_change,
+    },
+)
+
+
+def _sharpen(scores: np.ndarray, trained_length: int) -> np.ndarray:
+    keys = np.arange(1, len(scores) + 1)
+    return scores * (np.log(np.maximum(keys, trained_length)) / np.log(trained_length))[:, None]
+
+
+def _score_inputs() -> list[tuple[np.ndarray, int]]:
+    rng = np.random.default_rng(41)
+    return [(rng.normal(size=(n, n)).round(2), trained) for n, trained in ((4, 2), (9, 4), (3, 8))]
+
+
+sharpen = Exercise(
+    "sharpen",
+    NOTEBOOK,
+    "scores that grow with the keys",
+    _sharpen,
+    _score_inputs,
+    {
+        "all rows are multiplied alike: row i sees i + 1 keys only.": lambda scores, trained_length: (
+            scores * np.log(max(len(scores), trained_length)) / np.log(trained_length)
+        ),
+        "the first rows get *flatter*: leave those alone that see no more keys than in training.": (
+            lambda scores, trained_length: (
+                scores * (np.log(np.arange(1, len(scores) + 1)) / np.log(trained_length))[:, None]
+            )
+        ),
+        "row i sees i + 1 keys, its own among them, not i.": lambda scores, trained_length: (
+            scores
+            * (np.log(np.maximum(np.arange(len(scores)), trained_length)) / np.log(trained_length))[:, None]
+        ),
+    },
+)
+
+
+def _recalled(predicted: np.ndarray, text: np.ndarray, distance: int) -> float:
+    return float(np.mean(predicted[distance - 1 :] == text[distance:]))
+
+
+def _recall_inputs() -> list[tuple]:
+    rng = np.random.default_rng(43)
+    cases = []
+    for distance in (4, 6, 10):
+        text = np.resize(rng.integers(0, 16, distance), 2 * distance)
+        predicted = text[1:].copy()
+        wrong = rng.permutation(2 * distance - 1)[: distance // 2]
+        predicted[wrong] = (predicted[wrong] + 1) % 16
+        predicted[: distance - 1] = rng.integers(0, 16, distance - 1)
+        cases.append((predicted, text, distance))
+    return cases
+
+
+recall_share = Exercise(
+    "recall_share",
+    NOTEBOOK,
+    "the share of a string recalled",
+    _recalled,
+    _recall_inputs,
+    {
+        "letters of the first time are counted: nobody can know those.": lambda predicted, text, distance: (
+            float(np.mean(predicted == text[1:]))
+        ),
+        "one late: predicted[i] is the guess for text[i + 1].": lambda predicted, text, distance: float(
+            np.mean(predicted[distance:] == text[distance:-1])
+        ),
+    },
+)

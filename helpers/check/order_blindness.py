@@ -1,0 +1,78 @@
+"""Exercises of notebook 01."""
+
+import numpy as np
+
+from helpers.check.exercises import Exercise
+
+NOTEBOOK = "01"
+
+
+def _matrix(order: list[int]) -> np.ndarray:
+    return np.eye(len(order))[order]
+
+
+permutation_matrix = Exercise(
+    "permutation_matrix",
+    NOTEBOOK,
+    "the matrix of an order",
+    _matrix,
+    lambda: [([2, 0, 1],), ([1, 2, 3, 0],), ([3, 0, 4, 1, 2],)],
+    {
+        "this is the transpose, which undoes the order. Row i has its 1 in column order[i].": lambda order: (
+            np.eye(len(order))[:, order]
+        ),
+        "this is the identity, which leaves every order alone. Where does `order` come in?": lambda order: (
+            np.eye(len(order))
+        ),
+    },
+)
+
+
+def _weights(scores: np.ndarray) -> np.ndarray:
+    return _softmax(np.where(_seen(scores, scores.shape[1] - scores.shape[0]), scores, -np.inf))
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def _seen(scores: np.ndarray, shift: int) -> np.ndarray:
+    return np.tri(*scores.shape, k=shift, dtype=bool)
+
+
+def _scores(*shapes: tuple[int, int]) -> list[tuple[np.ndarray]]:
+    rng = np.random.default_rng(17)
+    return [(rng.normal(size=shape).round(2),) for shape in shapes]
+
+
+masked_weights = Exercise(
+    "masked_weights",
+    NOTEBOOK,
+    "weights behind a mask",
+    _weights,
+    lambda: _scores((3, 3), (2, 5), (5, 5)),
+    {
+        "the mask comes after the softmax, so the rows no longer sum to 1. Hide the scores (with -inf) "
+        "before it.": lambda scores: _softmax(scores) * _seen(scores, scores.shape[1] - scores.shape[0]),
+        "with fewer queries than keys, the queries are the *last* tokens: the last one sees all keys.": (
+            lambda scores: _softmax(np.where(_seen(scores, 0), scores, -np.inf))
+        ),
+        "nothing is hidden: a query must not see the keys that come after it.": _softmax,
+        "the weights of a *query* sum to 1: take the softmax along rows, not down columns.": lambda scores: (
+            _softmax(np.where(_seen(scores, scores.shape[1] - scores.shape[0]), scores, -1e30).T).T
+        ),
+    },
+)
+
+place_from_share = Exercise(
+    "place_from_share",
+    NOTEBOOK,
+    "the place from a start token's share",
+    lambda share, a: a * (1 - share) / share,
+    lambda: [(0.25, 1.0), (0.1, 3.0), (0.02, 0.5)],
+    {
+        "the other way round: a small share means a late place.": lambda share, a: a * share / (1 - share),
+        "this is p + a: the start token itself is counted too.": lambda share, a: a / share,
+    },
+)

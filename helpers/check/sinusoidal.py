@@ -1,0 +1,93 @@
+"""Exercises of notebook 02."""
+
+import numpy as np
+
+from helpers.check.exercises import Exercise
+from helpers.sinusoidal import offset_share, shift_matrix, sinusoidal_encoding
+
+NOTEBOOK = "02"
+
+
+def _columns(positions: np.ndarray, exponents: np.ndarray, base: float) -> np.ndarray:
+    """Sines in even columns, cosines in odd ones, of positions / base^exponents."""
+    angles = np.asarray(positions)[:, None] * base**-exponents
+    return np.where(np.arange(len(exponents)) % 2 == 0, np.sin(angles), np.cos(angles))
+
+
+def _table(positions: np.ndarray, d_model: int, base: float) -> np.ndarray:
+    return sinusoidal_encoding(positions, d_model, base)
+
+
+wave_table = Exercise(
+    "wave_table",
+    NOTEBOOK,
+    "the table without a loop",
+    _table,
+    lambda: [(np.array([0, 1, 2]), 4, 100.0), (np.array([7, 3]), 6, 10_000.0), (np.arange(20), 8, 50.0)],
+    {
+        "the exponent is 2i/d with i the number of the *pair*: columns 0 and 1 share it. Yours uses the "
+        "number of the column.": lambda positions, d_model, base: _columns(
+            positions, np.arange(d_model) / d_model, base
+        ),
+        "the exponent grows twice as fast as it should: 2j/d with j the column, instead of 2i/d with i the "
+        "pair.": lambda positions, d_model, base: _columns(positions, 2 * np.arange(d_model) / d_model, base),
+        "the position is multiplied by base^(2i/d); it has to be divided.": lambda positions, d_model, base: (
+            _columns(positions, -(np.arange(d_model) // 2) * 2 / d_model, base)
+        ),
+        "all sines come first, then all cosines: here they alternate, pair by pair.": (
+            lambda positions, d_model, base: sinusoidal_encoding(positions, d_model, base, "concatenated")
+        ),
+        "sine and cosine have changed places: sines go into the even columns.": (
+            lambda positions, d_model, base: (
+                _table(positions, d_model, base)
+                .reshape(len(positions), -1, 2)[:, :, ::-1]
+                .reshape(len(positions), -1)
+            )
+        ),
+    },
+)
+
+undo_shift = Exercise(
+    "undo_shift",
+    NOTEBOOK,
+    "the shift back",
+    lambda matrix: matrix.T,
+    lambda: [(shift_matrix(5, 4),), (shift_matrix(2, 8, 100.0),), (shift_matrix(-3, 6),)],
+    {
+        "a minus sign turns every pair by half a circle more, not back.": lambda matrix: -matrix,
+        "this is the shift itself. How do you undo a rotation?": lambda matrix: matrix,
+    },
+)
+
+
+def _judge(answer: np.ndarray, offset: int, d_model: int) -> str:
+    matrix = np.asarray(answer, dtype=float)
+    if matrix.shape != (d_model, d_model):
+        return f"  W must have the shape {(d_model, d_model)}, but yours has {matrix.shape}"
+    table = sinusoidal_encoding(60, d_model)
+    scores = table @ matrix @ table.T
+    queries = np.arange(max(0, -offset), min(60, 60 - offset))
+    found = scores[queries].argmax(axis=1) - queries
+    wrong = np.flatnonzero(found != offset)
+    if len(wrong):
+        query = queries[wrong[0]]
+        return f"  the query at {query} scores highest at offset {found[wrong[0]]}, not at {offset}"
+    if offset_share(scores) < 1 - 1e-6:
+        return "  the score does not depend on the offset alone"
+    return ""
+
+
+look_ahead = Exercise(
+    "look_ahead",
+    NOTEBOOK,
+    "a W that finds an offset",
+    lambda offset, d_model: shift_matrix(offset, d_model).T,
+    lambda: [(3, 64), (-7, 64), (10, 32)],
+    {
+        "it looks the other way. (M e_p) · e_r is e_p^T M^T e_r.": shift_matrix,
+        "the identity finds the row most like the query's own: itself.": lambda offset, d_model: np.eye(
+            d_model
+        ),
+    },
+    judge=_judge,
+)
