@@ -79,7 +79,11 @@ def stretched(name: str) -> np.ndarray:
     return stored[name]
 
 
-def stretched_loss(name: str, length: int, *index: int) -> np.ndarray:
-    """Return the mean loss of texts of this length, (n_seeds,). index: which factor, pair or base."""
+def stretched_loss(name: str, length: int, *index: int, last: int | None = None) -> np.ndarray:
+    """Return the mean loss of texts of this length, (n_seeds,), or of their last characters only.
+
+    index: which factor, pair or base. last: how many characters, a multiple of 8.
+    """
     losses = stretched(name)[:, *index]
-    return losses[:, : length // 8].mean(axis=1)
+    first = 0 if last is None else (length - last) // 8
+    return losses[:, first : length // 8].mean(axis=1)

@@ -6,6 +6,7 @@ import random
 import re
 from collections.abc import Iterator
 from functools import cache
+from inspect import signature
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -124,12 +125,42 @@ def sweep(panel: Panel) -> Iterator[tuple[str, str | None]]:
     panel.set(**rest)
 
 
+def acts_at(panel: Panel, name: str) -> dict[str, Any] | None:
+    """Return values at which this control changes the picture, one other control moved away from rest.
+
+    For what belongs to one method of several, as a threshold does. None if there is no such place.
+    """
+    rest = panel.values
+    try:
+        for other, control in panel.controls.items():
+            for value in every_setting(control) if other != name else []:
+                panel.set(**{**rest, other: value})
+                place, before = panel.values, pixels(panel.figure)
+                for setting in settings_of(panel.controls[name]):
+                    panel.set(**{**place, name: setting})
+                    if panel.error is None and (pixels(panel.figure) != before).any():
+                        return place
+    finally:
+        panel.set(**rest)
+    return None
+
+
+def every_setting(control: widgets.Widget) -> list[Any]:
+    """Return all values of a control, or its lowest, middle and highest if they are many."""
+    if hasattr(control, "options"):
+        return [option[1] if isinstance(option, tuple) else option for option in control.options]
+    if hasattr(control, "step") and number_of_steps(control) <= 20:
+        return [at_step(control, step) for step in range(number_of_steps(control) + 1)]
+    return settings_of(control)
+
+
 class Reference:
     """The panel's figure built anew and drawn in full, to compare the panel's picture with."""
 
     def __init__(self, panel: Panel) -> None:
         self.figure = new_figure()
-        self.update = panel._build(self.figure)
+        again = {"redraw": lambda: None} if "redraw" in signature(panel._build).parameters else {}
+        self.update = panel._build(self.figure, **again)
 
     def draw(self, values: dict[str, Any]) -> list[Text]:
         """Draw the values, and return the texts that are seen."""

@@ -8,6 +8,7 @@ import pytest
 from panels import (
     NOTEBOOKS,
     Reference,
+    acts_at,
     cells_with_panels,
     faults_of_sentence,
     faults_of_size,
@@ -17,11 +18,20 @@ from panels import (
     panels_by_cell,
     pixels,
     rests_on_a_step,
+    settings_of,
     sweep,
 )
 
+from helpers.live import Later, live, slider, switch
+
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 PANELS = [(path, number) for path in PATHS for number in cells_with_panels(path)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_comes_later(monkeypatch):
+    """Panels wait for their numbers here, so that every picture compared is a finished one."""
+    monkeypatch.setattr(Later, "get", Later.now)
 
 
 def test_there_are_panels():
@@ -48,7 +58,7 @@ def faults_of(panel):
             found[f"{name} opens at {control.value}, between two steps: the page would move it"] = "at rest"
     reference = Reference(panel)
     rest, rest_sentence, rest_pixels = panel.values, panel.sentence, pixels(panel.figure)
-    without_effect = set(panel.controls)
+    without_effect, unsaid = set(panel.controls), {}
     for move, name in sweep(panel):
         faults = []
         if panel.error is not None:
@@ -67,16 +77,83 @@ def faults_of(panel):
             if shown.shape != rest_pixels.shape or (shown != rest_pixels).any():
                 without_effect.discard(name)
             if values[name] != rest[name]:
-                named = is_number(values[name]) and names_value(sentence, values[name])
-                if not named and sentence == rest_sentence:
-                    faults.append(f"the sentence neither names {name} nor changes with it: {sentence}")
+                unsaid[name] = [
+                    *unsaid.get(name, []),
+                    *fault_of_name(name, values[name], sentence, rest_sentence),
+                ]
         for fault in faults:
             found.setdefault(fault, move)
-    found |= {f"{name} changes nothing in the picture": "all its values" for name in without_effect}
+    for name in panel.controls:
+        place = acts_at(panel, name) if name in without_effect else rest
+        if place is None:
+            found[f"{name} changes nothing in the picture"] = "all its values"
+            continue
+        said = unsaid.get(name, []) if place == rest else faults_of_names(panel, name, place)
+        found |= dict.fromkeys(said, f"at {place}")
     return [f"{fault}   [{move}]" for fault, move in found.items()]
 
 
+def faults_of_names(panel, name, place):
+    """Move a control that does nothing at rest where it does something, and judge the sentence there."""
+    rest, faults = panel.values, []
+    sentence = panel.set(**place).sentence
+    for value in settings_of(panel.controls[name]):
+        if value != place[name]:
+            panel.set(**{**place, name: value})
+            faults += fault_of_name(name, panel.values[name], panel.sentence, sentence)
+    panel.set(**rest)
+    return faults
+
+
+def fault_of_name(name, value, sentence, before):
+    if sentence != before or (is_number(value) and names_value(sentence, value)):
+        return []
+    return [f"the sentence neither names {name} nor changes with it: {sentence}"]
+
+
 # --- The judges themselves ---
+
+
+def panel_of(update, **controls):
+    """A panel whose line and sentence are update(values) -> (height, sentence)."""
+
+    def build(figure):
+        axes = figure.add_axes([0.1, 0.2, 0.8, 0.7])
+        (line,) = axes.plot([0, 1], [0, 0])
+        axes.set_ylim(-1, 30)
+
+        def move(**values):
+            height, sentence = update(**values)
+            line.set_ydata([0, height])
+            return sentence
+
+        return move
+
+    return live(build, **controls)
+
+
+@pytest.mark.parametrize(
+    ("update", "expected"),
+    [
+        (lambda on, a: (a if on else 0, f"Height {a}." if on else "Off."), []),
+        (lambda on, a: (a + 10 * on, f"Height {a}, {on}."), []),
+        (lambda on, a: (10 * on, f"Height {a}, {on}."), ["a changes nothing in the picture"]),
+        (lambda on, a: (10 * on, f"{on}."), ["a changes nothing in the picture"]),
+        (
+            lambda on, a: (a if on else 0, f"{on}."),
+            ["the sentence neither names a nor changes with it: True."],
+        ),
+        (lambda on, a: (a, "Height."), [f"the sentence neither names {x} nor changes" for x in ("on", "a")]),
+    ],
+    ids=["acts when on", "acts", "said, not shown", "idle", "shown when on, not said", "shown, not said"],
+)
+def test_a_control_is_judged_where_it_acts(update, expected):
+    panel = panel_of(update, on=switch(False), a=slider(1, 0, 9))
+    found = faults_of(panel)
+    for fault in expected:
+        assert any(line.startswith(fault) for line in found), found
+    assert bool(found) == bool(expected)
+    assert panel.values == {"on": False, "a": 1}
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
-from helpers import cache, results
-from helpers.results import lost, measured
+from helpers import cache, results, stretching, training
+from helpers.context_extension import unscaled
+from helpers.results import loss_at, lost, measured, stretched_loss
 from helpers.schemes import SCHEMES
+from helpers.stretching import FACTORS, FINE_TUNED, METHODS, PAIRS
 from helpers.training import (
     LENGTH,
     REACH,
@@ -22,7 +25,7 @@ from helpers.training import (
     token_losses,
     windows,
 )
-from helpers.transformer import new_decoder
+from helpers.transformer import forward, new_decoder
 
 DATA = Path(results.__file__).parent / "data"
 SHIPPED = ("extrapolation.npz", "rope_models.npz")
@@ -32,6 +35,8 @@ ASIDE = "sinusoidal, random starts"
 TEXT = {"all": (REACH,), "window": (REACH,), "sharpened": (REACH,), "start": (len(STARTS),)}
 TEXT |= {"text training": (STEPS,)}
 RECALL = {"accuracy": (len(RECALL_DISTANCES),), "recall training": (RECALL_STEPS,)}
+BASES = [1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6]
+BINS = REACH // 8
 OWN = {"learned": {"table": (64, 64)}, "shaw": {"key_table": (65, 16)}, "t5": {"table": (16, 4)}}
 
 
@@ -97,6 +102,7 @@ def test_about_says_how_they_were_made():
 
 def test_the_files_are_small():
     assert sum((DATA / name).stat().st_size for name in SHIPPED) < 1.5e6
+    assert (DATA / "context_extension.npz").stat().st_size < 1e5
 
 
 def test_what_was_not_measured_is_named():
@@ -156,6 +162,217 @@ def test_absolute_schemes_lose_when_the_text_starts_at_64(scheme):
 def test_rope_loses_nothing_when_the_text_starts_at_64():
     start = measured("rope", "start")
     assert np.abs(start[:, STARTS.index(64)] - start[:, STARTS.index(0)]).max() < 1e-3
+
+
+@pytest.mark.parametrize(("length", "start"), [(LENGTH + 1, 0), (1, LENGTH), (LENGTH, 1)])
+def test_a_learned_table_of_the_trained_length_refuses_what_lies_beyond(length, start):
+    """The losses above are with its last row repeated, which is never done unasked."""
+    model = new_decoder("learned", 62, n_positions=LENGTH)
+    text = corpus()[1][None, :length]
+    assert forward(model, text[:, :LENGTH])[0].shape == (1, min(length, LENGTH), 62)
+    with pytest.raises(IndexError, match="64 rows"):
+        forward(model, text, start=start)
+
+
+def test_no_model_with_all_keys_beats_the_window():
+    window = loss_at("rope", REACH, "window")
+    assert all((loss_at(scheme, REACH) - window).min() > 0 for scheme in SCHEMES)
+
+
+def test_a_window_repairs_rope_and_sharper_scores_do_not():
+    assert (loss_at("rope", REACH) - loss_at("rope", REACH, "window")).min() >= 0.5
+    assert (loss_at("rope", REACH, "sharpened") - loss_at("rope", REACH)).min() > 0
+
+
+# the stretched models
+
+
+def test_each_stretched_model_has_all_measures_of_five_seeds():
+    expected = {"about": ()}
+    expected |= {f"{method}/as it is": (SEEDS, len(FACTORS), BINS) for method in METHODS}
+    expected |= dict.fromkeys(("one pair", "from this pair on", "one pair stopped"), (SEEDS, PAIRS, BINS))
+    expected |= {"base": (SEEDS, len(BASES), BINS), "window": (SEEDS, BINS)}
+    expected |= {"stale and fresh": (SEEDS, 2, len(stretching.STALE_LENGTHS))}
+    expected |= {f"{method}/fine-tuned": (SEEDS, BINS) for method in FINE_TUNED}
+    expected |= {f"{method}/steps": (SEEDS, 50) for method in FINE_TUNED}
+    with np.load(DATA / "context_extension.npz", allow_pickle=False) as stored:
+        assert {name: stored[name].shape for name in stored.files} == expected
+        for name in stored.files:
+            assert name == "about" or np.isfinite(stored[name]).all(), name
+            assert name == "about" or ((stored[name] > 1) & (stored[name] < 8)).all(), name
+
+
+def test_the_stretched_models_are_from_this_code():
+    """After a change of what they depend on, helpers/data/make_context_extension.py has to be run again."""
+    assert results.about_stretched()["code"] == cache.code_version(*stretching.CODE)
+
+
+def test_about_stretched_says_what_was_measured():
+    about = results.about_stretched()
+    assert about.keys() == {"code", "factors", "bases", "seeds", "versions"}
+    assert about["factors"] == list(FACTORS)
+    assert about["bases"] == BASES
+    assert about["seeds"] == results.about()["seeds"] == list(range(SEEDS))
+    assert about["versions"].keys() == {"python", "numpy"}
+
+
+@pytest.mark.parametrize("name", ["rope/all", "one pear", "about", ""])
+def test_what_was_not_measured_on_stretched_models_is_named(name):
+    with pytest.raises(KeyError) as caught:
+        results.stretched(name)
+    said = str(caught.value)
+    assert f"but got {name!r}" in said
+    assert "name must be one of" in said
+    assert "'one pair'" in said
+    assert "'yarn/fine-tuned'" in said
+    assert "'about'," not in said
+
+
+@pytest.mark.parametrize("length", [64, 128, 256, 512])
+def test_stretched_loss_is_the_mean_up_to_a_length(length):
+    for name, index in (("window", ()), ("yarn/as it is", (1,)), ("one pair", (3,)), ("base", (6,))):
+        rows = results.stretched(name)
+        expected = [
+            np.mean([row[(*index, slice(None))][b] for b in range(length // 8)], dtype=float) for row in rows
+        ]
+        np.testing.assert_allclose(stretched_loss(name, length, *index), expected, rtol=1e-5)
+
+
+def test_the_same_model_has_the_same_loss_wherever_it_stands():
+    """Unscaled at every factor, base 10,000, and notebook 06: all are the models as they were trained."""
+    plain = results.stretched("unscaled/as it is")
+    np.testing.assert_array_equal(plain, plain[:, :1].repeat(len(FACTORS), axis=1))
+    np.testing.assert_array_equal(results.stretched("base")[:, BASES.index(1e4)], plain[:, 0])
+    for name, theirs in (("unscaled/as it is", "all"), ("window", "window")):
+        ours = results.stretched(name).reshape(SEEDS, -1, BINS)[:, 0]
+        bins = measured("rope", theirs).reshape(SEEDS, BINS, 8).mean(axis=2)
+        assert np.abs(ours - bins).max() < 0.02  # these weights are rounded to float16
+    pi, every_pair = results.stretched("interpolation/as it is")[:, 1], results.stretched("from this pair on")
+    np.testing.assert_allclose(every_pair[:, 0], pi, rtol=0, atol=1e-4)  # all pairs slowed 4 times
+    np.testing.assert_array_equal(every_pair[:, -1], results.stretched("one pair")[:, -1])
+
+
+def test_fine_tuning_went_down():
+    for method in FINE_TUNED:
+        steps = results.stretched(f"{method}/steps")
+        assert (steps[:, -10:].mean(axis=1) < steps[:, :2].mean(axis=1) - 0.1).all()
+        after, before = (
+            stretched_loss(f"{method}/fine-tuned", 512),
+            stretched_loss(f"{method}/as it is", 512, 2),
+        )
+        assert (after < before - 0.3).all()
+
+
+def recomputed(seed):
+    """Settings of one model that notebook 07 shows, with their stored losses: another kind for each seed."""
+    run = results.rope_models()[seed]
+    scaling, stored = {
+        0: (METHODS["ntk"](4), results.stretched("ntk/as it is")[0, 1]),
+        1: (METHODS["yarn"](8), results.stretched("yarn/as it is")[1, 2]),
+        2: (stretching.change_pairs([3], 4), results.stretched("one pair")[2, 3]),
+        3: (stretching.change_pairs([1], np.inf), results.stretched("one pair stopped")[3, 1]),
+        4: (unscaled(16, 1e5), results.stretched("base")[4, BASES.index(1e5)]),
+    }[seed]
+    return stretching.stretched(run, scaling), stored
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_the_shipped_weights_give_the_stored_losses(seed):
+    model, stored = recomputed(seed)
+    with threadpool_limits(1, user_api="blas"):
+        np.testing.assert_allclose(stretching.losses(model), stored, rtol=0, atol=1e-3)
+
+
+def test_the_shipped_weights_give_the_stored_losses_with_a_window():
+    with threadpool_limits(1, user_api="blas"):
+        found = stretching.losses(results.rope_models()[2].decoder(), window=64)
+    np.testing.assert_allclose(found, results.stretched("window")[2], rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_the_shipped_weights_give_the_stored_losses_with_stale_keys(place):
+    length = stretching.STALE_LENGTHS[place]
+    with threadpool_limits(1, user_api="blas"):
+        found = stretching.stale_and_fresh(results.rope_models()[1], (length,))
+    stored = results.stretched("stale and fresh")[1, :, place]
+    np.testing.assert_allclose(found[:, 0], stored, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(("method", "seed"), list(zip(FINE_TUNED, range(SEEDS), strict=True)))
+def test_fine_tuning_begins_with_the_stored_losses(monkeypatch, method, seed):
+    """The first two of the fifty steps: texts, angles, weights and rates are those of the grid."""
+    rates = training.learning_rates
+    monkeypatch.setattr(training, "learning_rates", lambda settings: rates(settings)[:2])
+    monkeypatch.setattr(stretching, "losses", lambda model: np.zeros(BINS))
+    found = stretching.fine_tune(method, seed)
+    stored = results.stretched(f"{method}/steps")[seed]
+    np.testing.assert_allclose(found.steps[:2], stored[:2], rtol=0, atol=1e-2)
+    assert not found.steps[2:].any()
+
+
+# what notebook 07 says of them, over all five seeds
+
+FOUR, EIGHT = FACTORS.index(4), FACTORS.index(8)
+
+
+def as_it_is(method, length, place):
+    return stretched_loss(f"{method}/as it is", length, place)
+
+
+def test_pair_3_is_the_best_one_to_slow():
+    alone = np.stack([stretched_loss("one pair", 256, pair) for pair in range(PAIRS)], axis=1)
+    change = alone - as_it_is("unscaled", 256, FOUR)[:, None]
+    assert (change.argmin(axis=1) == 3).all()
+    second = np.sort(change, axis=1)[:, 1]
+    assert (second - change[:, 3]).min() > 0.05
+    assert change[:, 3].max() < -0.25
+    assert change[:, 0].min() > 0.25
+
+
+def test_pairs_that_hardly_turned_can_be_stopped():
+    home = as_it_is("unscaled", 64, FOUR)
+    cost = np.stack([stretched_loss("one pair stopped", 64, pair) - home for pair in range(PAIRS)], axis=1)
+    assert np.abs(cost[:, 4:]).max() < 0.005
+    assert cost[:, :4].min() > 0.05
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("length", "place", "margin"), [(256, FOUR, 0.05), (512, EIGHT, 0.3)])
+def test_a_window_beats_every_method_without_training(method, length, place, margin):
+    assert (as_it_is(method, length, place) - stretched_loss("window", length)).min() > margin
+
+
+@pytest.mark.parametrize("method", FINE_TUNED)
+def test_a_window_beats_every_method_with_training(method):
+    assert (stretched_loss(f"{method}/fine-tuned", 512) - stretched_loss("window", 512)).min() > 0
+
+
+@pytest.mark.parametrize("length", [64, 256])
+def test_interpolation_is_worse_than_doing_nothing(length):
+    worse = as_it_is("interpolation", length, FOUR) - as_it_is("unscaled", length, FOUR)
+    assert worse.min() > 0.4
+
+
+def test_ntk_aware_gains_much_for_little():
+    assert (as_it_is("unscaled", 256, FOUR) - as_it_is("ntk", 256, FOUR)).min() > 0.3
+    assert (as_it_is("ntk", 64, FOUR) - stretched_loss("window", 64)).max() < 0.06
+
+
+def test_a_model_that_was_never_rescaled_beats_interpolation_after_fine_tuning():
+    tuned = {method: stretched_loss(f"{method}/fine-tuned", 512) for method in FINE_TUNED}
+    assert (tuned["interpolation"] - tuned["unscaled"]).min() > 0.3
+    for method in ("yarn", "ntk"):
+        assert (tuned["unscaled"] - tuned[method]).min() > 0
+
+
+def test_longer_texts_want_a_larger_base():
+    at = {
+        n: np.stack([stretched_loss("base", n, b) for b in range(len(BASES))], axis=1) for n in (64, 256, 512)
+    }
+    best = {n: np.array(BASES)[losses.argmin(axis=1)] for n, losses in at.items()}
+    assert set(best[64]) == {1e4}
+    assert best[256].min() >= 3e4
+    assert best[512].min() >= 1e5
 
 
 # the code still gives these numbers

@@ -14,7 +14,7 @@ from helpers.check import (
 )
 from helpers.check.claims import ClaimFailed, claim
 from helpers.check.exercises import Exercise
-from helpers.check.progress import solved
+from helpers.check.notes import solved
 
 _MODULES = (order_blindness, sinusoidal, learned, rope, relative_bias, extrapolation, context_extension)
 EXERCISES: dict[str, Exercise] = {

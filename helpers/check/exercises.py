@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.check import progress
+from helpers.check import notes
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,16 @@ class Exercise:
             wrong = self._difference(arguments, answer)
             if wrong:
                 return f"Not right yet{self._for(arguments)}:\n{wrong}{self._hint(cases, answers)}"
-        noted = progress.note(self.notebook, self.name)
+        noted = notes.note(self.notebook, self.name)
         return f"✓ Right, for all {len(cases)} inputs that were tried.{noted}"
 
     def _difference(self, arguments: tuple, answer: Any) -> str:
         if self.judge is not None:
-            return self.judge(answer, *copy.deepcopy(arguments))
+            try:
+                numbers = np.asarray(answer, dtype=float)
+            except (TypeError, ValueError):
+                return f"  an array of numbers is wanted, but yours is {_shown(answer)}"
+            return self.judge(numbers, *copy.deepcopy(arguments))
         return _difference(answer, self.solve(*copy.deepcopy(arguments)), self.tolerance)
 
     def _hint(self, cases: Sequence[tuple], answers: list) -> str:

@@ -63,8 +63,7 @@ next_positions = Exercise(
 )
 
 
-def _judge(answer: np.ndarray, q: np.ndarray, distance: int) -> str:
-    k = np.asarray(answer, dtype=float)
+def _judge(k: np.ndarray, q: np.ndarray, distance: int) -> str:
     if k.shape != q.shape:
         return f"  the key must have the shape {q.shape}, but yours has {k.shape}"
     if not np.linalg.norm(k) > 0:

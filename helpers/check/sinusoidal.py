@@ -60,8 +60,7 @@ undo_shift = Exercise(
 )
 
 
-def _judge(answer: np.ndarray, offset: int, d_model: int) -> str:
-    matrix = np.asarray(answer, dtype=float)
+def _judge(matrix: np.ndarray, offset: int, d_model: int) -> str:
     if matrix.shape != (d_model, d_model):
         return f"  W must have the shape {(d_model, d_model)}, but yours has {matrix.shape}"
     table = sinusoidal_encoding(60, d_model)

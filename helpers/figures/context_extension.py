@@ -79,7 +79,7 @@ def large_model(fig: Figure, title: str, curves: Mapping[str, np.ndarray]) -> st
 def blame(fig: Figure, strengths: np.ndarray, alone: np.ndarray, as_it_is: np.ndarray) -> str:
     """Draw, by pair, the angles seen and needed at 256, its strength, and the loss when slowed alone 4 times.
 
-    strengths (PAIRS,); alone (n_seeds, PAIRS) and as_it_is (n_seeds,), losses at 256.
+    strengths and alone (n_seeds, PAIRS), as_it_is (n_seeds,): losses of the last 16 characters of 256.
     """
     left, middle, right = fig.subplots(1, 3)
     seen, needed = turns(stretching.unscaled().inv_freq), turns(stretching.unscaled().inv_freq, 256)
@@ -89,31 +89,34 @@ def blame(fig: Figure, strengths: np.ndarray, alone: np.ndarray, as_it_is: np.nd
     left.text(0.99, 7.2 + 0.25, "needed at 256", color=ACCENT, ha="right", va="center", weight="bold")
     left.set(xlabel="share of the circle", xlim=(0, 1.02), ylabel="pair")
     left.set_title("Angles seen and needed")
-    middle.barh(_PAIRS, strengths, 0.6, color=INK)
+    middle.barh(_PAIRS, strengths.mean(axis=0), 0.6, color="#BBBBBB")
+    for one in strengths:
+        middle.plot(one, _PAIRS, "o", ms=6, color=INK, alpha=0.7)
     middle.set(xlabel="units of score")
     middle.set_title("How much it can say")
     change = alone - as_it_is[:, None]
     for pair in _PAIRS:
         right.plot(change[:, pair], np.full(len(change), pair), "o", ms=8, color=ACCENT, alpha=0.8)
     right.axvline(0, color="k", lw=1)
-    right.set(xlabel="change of the loss at 256 (nats)")
-    right.set_title("Slowed alone, 4 times")
+    right.set(xlabel="change of the loss (nats)")
+    right.set_title("Slowed alone, by 4")
     for ax in (left, middle, right):
         ax.set_yticks(_PAIRS)
         ax.set_ylim(7.7, -0.7)
     best = int(change.mean(axis=0).argmin())
     return (
-        f"Pair {best} alone, slowed 4 times, changes the loss at 256 by "
+        f"Pair {best} alone, slowed 4 times, changes the loss of the last 16 of 256 characters by "
         f"{number(change[:, best].mean(), 2)} nats; it turned {number(seen[best], 2)} times in training, "
-        f"needs {number(needed[best], 2)} turns at 256, and can give {number(strengths[best], 2)} of score."
+        f"needs {number(needed[best], 2)} turns at 256, and can give "
+        f"{number(strengths[:, best].mean(), 2)} units of score."
     )
 
 
 @still(10, 5)
 def trade_off(fig: Figure, points: Mapping[str, tuple[np.ndarray, np.ndarray]], window: np.ndarray) -> str:
-    """Draw the loss at the new length against the loss at 64, (n_seeds,) each, one mark per method.
+    """Draw the loss at the end of 256 against the loss at 64, (n_seeds,) each, one mark per method.
 
-    window: the loss at the new length with the last 64 keys, (n_seeds,).
+    window: the loss at the end of 256 with the last 64 keys, (n_seeds,).
     """
     whole, close = fig.subplots(1, 2, width_ratios=(1, 1.6))
     for ax in (whole, close):
@@ -123,13 +126,13 @@ def trade_off(fig: Figure, points: Mapping[str, tuple[np.ndarray, np.ndarray]], 
             ax.plot(old.mean(), new.mean(), ms=12, mec="w", label=METHOD_NAMES[method], **look)
         ax.axhline(window.mean(), color="k", ls=":", lw=2.5, label="64 keys only, as trained")
         ax.set(xlabel="loss at the old length (nats)")
-    whole.set(ylabel="loss at 256 (nats)")
+    whole.set(ylabel="loss of the last 16 of 256 (nats)")
     whole.set_title("All methods")
-    close.set(xlim=(1.81, 2.13), ylim=(1.82, 2.3))
+    close.set(xlim=(1.81, 2.13), ylim=(1.82, 2.95))
     close.set_title("The better ones, close up")
     close.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     each = "; ".join(f"{METHOD_NAMES[m]} {o.mean():.2f} and {n.mean():.2f}" for m, (o, n) in points.items())
-    return f"Loss at 64 and at 256, means of five models: {each}; 64 keys only: {window.mean():.2f} at 256."
+    return f"Loss at 64 and at the end of 256, means of five models: {each}; 64 keys: {window.mean():.2f}."
 
 
 @still(10, 4.4)
@@ -167,9 +170,7 @@ def tuned(
     ax = fig.subplots()
     for row, method in enumerate(before):
         start, end = before[method].mean(), after[method].mean()
-        ax.annotate(
-            "", (end, row), (start, row), arrowprops={"arrowstyle": "->", "lw": 2, "color": _COLOURS[method]}
-        )
+        ax.plot([start, end], [row, row], lw=2, color=_COLOURS[method])
         ax.plot(before[method], np.full(5, row), "o", mfc="w", ms=8, color=_COLOURS[method])
         ax.plot(after[method], np.full(5, row), "o", ms=8, color=_COLOURS[method])
         ax.text(before[method].max() + 0.04, row, f"{start:.2f} → {end:.2f}", va="center")

@@ -54,6 +54,9 @@ def explorer() -> Callable[..., Any]:
     """Return the builder of the panel: method, factor, thresholds, pair, fine-tuned or not."""
     shipped, window = _shipped(), results.stretched("window").mean(axis=0)
     run = results.rope_models()[0]
+    # What a free setting is measured on, and so what it must be compared with: one model, 8 texts.
+    few_plain = stretching.losses(run.decoder(), count=8)
+    few_window = stretching.losses(run.decoder(), count=8, window=LENGTH)
 
     def look_up(scaling: RotaryScaling) -> np.ndarray | None:
         return next((losses for known, losses in shipped if _same(known, scaling)), None)
@@ -86,18 +89,18 @@ def explorer() -> Callable[..., Any]:
         middle.text(7.4, 1.15, "a full circle", ha="right", color=QUIET)
         middle.set_yscale("log")
         middle.set(ylim=(1e-3, 300), xticks=_PAIRS, xlabel="pair")
-        middle.set_title("Turns used (bars: trained)")
+        middle.set_title("Turns (dashes: trained)")
 
         lengths = np.arange(BIN, REACH + 1, BIN)
         start = slice(LENGTH // BIN // 2 - 1, None)
-        right.plot(lengths[start], by_length(shipped[0][1])[start], color=QUIET, lw=1.6)
-        right.plot(lengths[start], by_length(window)[start], "k:", lw=2.5)
+        (plain,) = right.plot(lengths[start], by_length(shipped[0][1])[start], color=QUIET, lw=1.6)
+        (floor,) = right.plot(lengths[start], by_length(window)[start], "k:", lw=2.5)
         (line,) = right.plot(lengths[start], by_length(window)[start], color=ACCENT)
         right.axvline(LENGTH, color="k", lw=1)
         right.set_xscale("log", base=2)
         right.set_xticks([32, 64, 128, 256, 512], ["32", "64", "128", "256", "512"])
-        right.set(ylim=(1.7, 3.8), xlabel="length")
-        right.set_title("Loss, nats (dots: 64 keys)")
+        right.set(ylim=(1.7, 3.8), xlabel="length of the text")
+        right.set_title("Mean loss, nats (dots: 64 keys)")
 
         def update(method: str, factor: float, low: float, high: float, pair: int, fine_tuned: bool) -> str:
             scaling = _chosen(method, factor, low, high, pair)
@@ -105,7 +108,7 @@ def explorer() -> Callable[..., Any]:
             reached = turns(scaling.inv_freq, LENGTH * factor)
             used.set_ydata(reached)
             new_land = (turns(old) < 1) & (reached > 1.001 * turns(old))
-            unseen.set_ydata(np.where(new_land, reached, np.nan))
+            unseen.set_ydata(np.where(new_land, 2.6 * reached, np.nan))  # above its dot
 
             details = {_ONE_PAIR: f", pair {pair}"}
             details |= dict.fromkeys(
@@ -122,7 +125,10 @@ def explorer() -> Callable[..., Any]:
                 source += " after 50 steps of fine-tuning"
             elif fine_tuned:
                 source += ", not fine-tuned: that was done at 8 times only, with thresholds ½ and 4"
-            if losses is None:
+            free = losses is None
+            plain.set_ydata(by_length(few_plain if free else shipped[0][1])[start])
+            floor.set_ydata(by_length(few_window if free else window)[start])
+            if free:
                 losses = later.get(tuple(scaling.inv_freq), scaling.attention_factor)
                 source = source.replace("mean of five models", "one model, 8 texts")
             line.set_visible(losses is not None)
@@ -133,7 +139,7 @@ def explorer() -> Callable[..., Any]:
             curve = by_length(losses)
             return (
                 f"{seen}. Loss {curve[LENGTH // BIN - 1]:.2f} at 64 and {curve[at]:.2f} at {lengths[at]} "
-                f"({source}); with 64 keys only {by_length(window)[at]:.2f}."
+                f"({source}); with 64 keys only {by_length(few_window if free else window)[at]:.2f}."
             )
 
         return update

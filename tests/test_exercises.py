@@ -1,0 +1,272 @@
+"""The checked exercises: solutions pass, stubs are no errors, each typical mistake gets its own hint."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+
+from helpers import check
+from helpers.check import EXERCISES
+from helpers.check.exercises import Exercise
+from helpers.check.notes import solved
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+CALL = re.compile(r"^check\.(\w+)\((\w+)\)$", re.MULTILINE)
+PYTHON_BLOCK = re.compile(r"<summary>Solution</summary>\s*```python\n(.*?)```", re.DOTALL)
+MISTAKES = [(name, hint) for name, exercise in EXERCISES.items() for hint in exercise.mistakes]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A place of the test's own for what is solved."""
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "solved"))
+    return tmp_path / "solved"
+
+
+def cells():
+    """Return (notebook, name of the exercise, its text, its stub cell) for all notebooks."""
+    found = []
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4).cells
+        for text, stub in pairwise(notebook):
+            call = CALL.search(stub.source) if stub.cell_type == "code" else None
+            if call:
+                found.append((path, call.group(1), text, stub))
+    return found
+
+
+CELLS = cells()
+IDS = [f"{path.name[:2]}-{name}" for path, name, _, _ in CELLS]
+
+
+def namespace(path):
+    """Run the imports of a notebook, which a solution may use."""
+    names = {"check": check}
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code":
+            exec(cell.source, names)
+            return names
+    raise AssertionError
+
+
+# the notebooks
+
+
+def test_each_exercise_stands_in_its_notebook_once():
+    assert sorted(name for _, name, _, _ in CELLS) == sorted(EXERCISES)
+    for path, name, text, stub in CELLS:
+        assert path.name.startswith(EXERCISES[name].notebook)
+        assert "exercise" in text.metadata["tags"]
+        assert "exercise" in stub.metadata["tags"]
+        assert "<summary>Hint</summary>" in text.source
+
+
+@pytest.mark.parametrize("notebook", [f"{number:02}" for number in range(1, 8)])
+def test_each_notebook_has_three_to_five_exercises(notebook):
+    [path] = NOTEBOOKS.glob(f"{notebook}_*.ipynb")
+    text = "\n".join(
+        cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "markdown"
+    )
+    numbers = re.findall(r"^\*\*(\d)\. \(", text, re.MULTILINE)
+    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+    assert 3 <= len(numbers) <= 5
+    assert sum(one.notebook == notebook for one in EXERCISES.values()) >= 3
+
+
+@pytest.mark.parametrize(("path", "name", "text", "stub"), CELLS, ids=IDS)
+def test_the_printed_solution_is_right(path, name, text, stub):
+    names = namespace(path)
+    [solution] = PYTHON_BLOCK.findall(text.source)
+    exec(solution, names)
+    function = names[CALL.search(stub.source).group(2)]
+    assert EXERCISES[name].verdict(function).startswith("✓ Right")
+    assert solved(EXERCISES[name].notebook, name)
+
+
+@pytest.mark.parametrize(("path", "name", "text", "stub"), CELLS, ids=IDS)
+def test_the_stub_is_not_yet_and_no_error(path, name, text, stub, capsys):
+    exec(stub.source, namespace(path))
+    assert capsys.readouterr().out.startswith("Not yet")
+    assert not solved(EXERCISES[name].notebook, name)
+    assert stub.outputs[0].text.startswith("Not yet")
+
+
+# the checks
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_there_are_several_inputs_and_two_mistakes(name):
+    assert len(EXERCISES[name].inputs()) >= 2 or EXERCISES[name].judge
+    assert len(EXERCISES[name].mistakes) >= 2
+
+
+@pytest.mark.parametrize(("name", "hint"), MISTAKES)
+def test_each_mistake_gets_its_own_hint_and_no_other(name, hint):
+    exercise = EXERCISES[name]
+    verdict = exercise.verdict(exercise.mistakes[hint])
+    assert verdict.startswith("Not right yet for ")
+    assert verdict.endswith(f"\nHint: {hint}")
+    assert not solved(exercise.notebook, name)
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_constants_do_not_pass(name):
+    exercise = EXERCISES[name]
+    for arguments in exercise.inputs():
+        constant = exercise.solve(*arguments)
+        verdict = exercise.verdict(lambda *_, constant=constant: constant)
+        assert verdict.startswith("Not right yet"), verdict
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+@pytest.mark.parametrize(
+    "answer", [0, "words", [], {}, np.zeros(0), np.full((2, 2), np.nan), [[1], [1, 2]], object(), print, True]
+)
+def test_any_answer_gets_a_verdict(name, answer):
+    verdict = EXERCISES[name].verdict(lambda *_: answer)
+    assert verdict.startswith(("Not right yet for ", "✓")), verdict
+    assert "✓" not in verdict or name == "needle_wins"
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_inputs_are_not_given_away_by_changing_them(name):
+    first, again = EXERCISES[name].inputs(), EXERCISES[name].inputs()
+    assert repr(first) == repr(again)
+
+
+# what a learner's function may do
+
+
+def boom(x):
+    return x[1000]
+
+
+def double():
+    return Exercise(
+        "double",
+        "99",
+        "twice",
+        lambda x: 2 * x,
+        lambda: [(np.arange(3.0),), (np.ones(2),)],
+        {"not squared.": lambda x: x**2},
+    )
+
+
+def test_an_exception_is_told_with_the_line_and_the_input():
+    verdict = double().verdict(boom)
+    assert "It fails for x = [0., 1., 2.]" in verdict
+    assert "`return x[1000]`" in verdict
+    assert "IndexError: " in verdict
+
+
+def test_a_changed_input_is_told():
+    def function(x):
+        x *= 2
+        return x
+
+    assert "It changes its input" in double().verdict(function)
+
+
+@pytest.mark.parametrize("value", [3, None, np.ones(3), "double"])
+def test_what_is_no_function_is_told(value):
+    assert "the function itself, without brackets" in double().verdict(value)
+
+
+def test_the_number_of_arguments_is_told():
+    assert double().verdict(lambda: 1) == "The function must take 1 argument(s): x."
+    assert double().verdict(lambda a, b: 1) == "The function must take 1 argument(s): x."
+
+
+def test_a_type_error_inside_is_not_taken_for_a_wrong_number_of_arguments():
+    assert "TypeError" in double().verdict(lambda x: x + {})
+
+
+def test_lists_and_integers_count_as_numbers():
+    assert double().verdict(lambda x: [2 * float(v) for v in x]).startswith("✓")
+
+
+@pytest.mark.parametrize("error", [NotImplementedError, NotImplementedError("later")])
+def test_not_implemented_is_not_yet(error):
+    def function(x):
+        raise error
+
+    assert double().verdict(function).startswith("Not yet")
+
+
+@pytest.mark.parametrize("error", [RecursionError("deep"), MemoryError(), ZeroDivisionError("zero")])
+def test_other_exceptions_end_in_a_sentence(error):
+    def function(x):
+        raise error
+
+    assert type(error).__name__ in double().verdict(function)
+
+
+def test_an_endless_loop_can_be_stopped():
+    def function(x):
+        while True:
+            time.sleep(0.01)
+
+    stop = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    stop.start()
+    verdict = double().verdict(function)
+    assert verdict.startswith("Stopped, at line ")
+    assert "Does every loop come to its end?" in verdict
+
+
+def test_the_first_difference_is_shown_for_large_answers():
+    large = Exercise(
+        "large",
+        "99",
+        "large",
+        lambda n: np.zeros((n, n)),
+        lambda: [(10,)],
+        {"a": lambda n: 1, "b": lambda n: 2},
+    )
+
+    def function(n):
+        answer = np.zeros((n, n))
+        answer[3, 4] = 7
+        return answer
+
+    assert "1 of 100 numbers differ; the first is at [3, 4]:\n  yours: 7.\n  right: 0." in large.verdict(
+        function
+    )
+
+
+# progress
+
+
+def test_progress_is_kept_and_shown(capsys):
+    check.wave_table(check.wave_table.solve)
+    capsys.readouterr()
+    check.progress()
+    printed = capsys.readouterr().out
+    assert "02   1 of 3   ✓ the table without a loop, · the shift back" in printed
+    assert "03   0 of 3" in printed
+    code = "from helpers import check; check.progress()"
+    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert again.stdout == printed  # after a restart, too
+
+
+def test_a_later_wrong_answer_does_not_take_the_mark_away():
+    double().verdict(lambda x: 2 * x)
+    double().verdict(lambda x: x)
+    assert solved("99", "double")
+
+
+def test_a_place_that_can_not_be_written_is_told(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "inside"))
+    verdict = double().verdict(lambda x: 2 * x)
+    assert verdict.startswith("✓ Right")
+    assert "can't be noted" in verdict
+    assert not solved("99", "double")
