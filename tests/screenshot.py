@@ -19,7 +19,7 @@ from playwright.sync_api import Page
 MOVE = """
 import gc as _gc
 from helpers.live import Panel as _Panel
-for _panel in [_thing for _thing in _gc.get_objects() if isinstance(_thing, _Panel)]:
+for _panel in [_thing for _thing in _gc.get_objects() if issubclass(type(_thing), _Panel)]:
     _panel.set(**{{_name: _value for _name, _value in {values!r}.items() if _name in _panel.controls}})
 """
 

@@ -143,7 +143,10 @@ def panel_of(update, **controls):
             lambda on, a: (a if on else 0, f"{on}."),
             ["the sentence neither names a nor changes with it: True."],
         ),
-        (lambda on, a: (a, "Height."), [f"the sentence neither names {x} nor changes" for x in ("on", "a")]),
+        (
+            lambda on, a: (a + 10 * on, "Height."),
+            [f"the sentence neither names {x} nor changes" for x in ("on", "a")],
+        ),
     ],
     ids=["acts when on", "acts", "said, not shown", "idle", "shown when on, not said", "shown, not said"],
 )

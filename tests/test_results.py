@@ -238,6 +238,14 @@ def test_stretched_loss_is_the_mean_up_to_a_length(length):
         np.testing.assert_allclose(stretched_loss(name, length, *index), expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("length", "last"), [(64, 8), (128, 16), (256, 64), (512, 16), (512, 512)])
+def test_stretched_loss_of_the_last_characters(length, last):
+    for name, index in (("window", ()), ("ntk/as it is", (2,)), ("from this pair on", (0,))):
+        rows = results.stretched(name)[:, *index]
+        expected = [np.mean([row[b] for b in range((length - last) // 8, length // 8)]) for row in rows]
+        np.testing.assert_allclose(stretched_loss(name, length, *index, last=last), expected, rtol=1e-5)
+
+
 def test_the_same_model_has_the_same_loss_wherever_it_stands():
     """Unscaled at every factor, base 10,000, and notebook 06: all are the models as they were trained."""
     plain = results.stretched("unscaled/as it is")
@@ -315,8 +323,8 @@ def test_fine_tuning_begins_with_the_stored_losses(monkeypatch, method, seed):
 FOUR, EIGHT = FACTORS.index(4), FACTORS.index(8)
 
 
-def as_it_is(method, length, place):
-    return stretched_loss(f"{method}/as it is", length, place)
+def as_it_is(method, length, place, last=None):
+    return stretched_loss(f"{method}/as it is", length, place, last=last)
 
 
 def test_pair_3_is_the_best_one_to_slow():
@@ -329,6 +337,23 @@ def test_pair_3_is_the_best_one_to_slow():
     assert change[:, 0].min() > 0.25
 
 
+def test_pair_3_is_the_best_one_to_slow_at_the_end_of_a_text():
+    alone = np.stack([stretched_loss("one pair", 256, pair, last=16) for pair in range(PAIRS)], axis=1)
+    change = alone - as_it_is("unscaled", 256, FOUR, last=16)[:, None]
+    assert (change.argmin(axis=1) == 3).all()
+    assert change[:, 3].max() < -0.9
+    assert change[:, 0].min() > 0
+    assert change[:, 1:3].max() < 0
+    assert np.abs(change[:, 4:]).max() < 0.12
+
+
+def test_pair_3_alone_is_better_than_all_slow_pairs():
+    alone, more = (stretched_loss(name, 256, 3, last=16) for name in ("one pair", "from this pair on"))
+    assert (more - alone).min() > 0
+    for method in ("by_parts", "yarn"):
+        assert (as_it_is(method, 64, FOUR) - stretched_loss("one pair", 64, 3)).min() > 0
+
+
 def test_pairs_that_hardly_turned_can_be_stopped():
     home = as_it_is("unscaled", 64, FOUR)
     cost = np.stack([stretched_loss("one pair stopped", 64, pair) - home for pair in range(PAIRS)], axis=1)
@@ -336,15 +361,28 @@ def test_pairs_that_hardly_turned_can_be_stopped():
     assert cost[:, :4].min() > 0.05
 
 
+@pytest.mark.parametrize("last", [None, 16])
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("length", "place", "margin"), [(256, FOUR, 0.05), (512, EIGHT, 0.3)])
-def test_a_window_beats_every_method_without_training(method, length, place, margin):
-    assert (as_it_is(method, length, place) - stretched_loss("window", length)).min() > margin
+@pytest.mark.parametrize(("length", "place", "margin"), [(256, FOUR, 0.1), (512, EIGHT, 0.3)])
+def test_a_window_beats_every_method_without_training(method, length, place, margin, last):
+    window = stretched_loss("window", length, last=last)
+    assert (as_it_is(method, length, place, last) - window).min() > margin
 
 
+@pytest.mark.parametrize("last", [None, 16])
 @pytest.mark.parametrize("method", FINE_TUNED)
-def test_a_window_beats_every_method_with_training(method):
-    assert (stretched_loss(f"{method}/fine-tuned", 512) - stretched_loss("window", 512)).min() > 0
+def test_a_window_beats_every_method_with_training(method, last):
+    tuned = stretched_loss(f"{method}/fine-tuned", 512, last=last)
+    gap = tuned - stretched_loss("window", 512, last=last)
+    assert gap.min() > 0
+    if method == "yarn":
+        assert gap.max() < 0.06
+
+
+def test_yarn_is_the_best_method_without_training_on_average():
+    for length, place in ((256, FOUR), (512, EIGHT)):
+        losses = {method: as_it_is(method, length, place, 16).mean() for method in METHODS}
+        assert min(losses, key=losses.get) == "yarn"
 
 
 @pytest.mark.parametrize("length", [64, 256])
@@ -353,26 +391,36 @@ def test_interpolation_is_worse_than_doing_nothing(length):
     assert worse.min() > 0.4
 
 
-def test_ntk_aware_gains_much_for_little():
-    assert (as_it_is("unscaled", 256, FOUR) - as_it_is("ntk", 256, FOUR)).min() > 0.3
+@pytest.mark.parametrize(("last", "gain"), [(None, 0.3), (16, 0.5)])
+def test_ntk_aware_gains_much_for_little(last, gain):
+    assert (as_it_is("unscaled", 256, FOUR, last) - as_it_is("ntk", 256, FOUR, last)).min() > gain
     assert (as_it_is("ntk", 64, FOUR) - stretched_loss("window", 64)).max() < 0.06
 
 
-def test_a_model_that_was_never_rescaled_beats_interpolation_after_fine_tuning():
-    tuned = {method: stretched_loss(f"{method}/fine-tuned", 512) for method in FINE_TUNED}
+@pytest.mark.parametrize("last", [None, 16])
+def test_a_model_that_was_never_rescaled_beats_interpolation_after_fine_tuning(last):
+    tuned = {method: stretched_loss(f"{method}/fine-tuned", 512, last=last) for method in FINE_TUNED}
     assert (tuned["interpolation"] - tuned["unscaled"]).min() > 0.3
-    for method in ("yarn", "ntk"):
+    for method in ("yarn", "by_parts"):
         assert (tuned["unscaled"] - tuned[method]).min() > 0
 
 
 def test_longer_texts_want_a_larger_base():
-    at = {
-        n: np.stack([stretched_loss("base", n, b) for b in range(len(BASES))], axis=1) for n in (64, 256, 512)
-    }
-    best = {n: np.array(BASES)[losses.argmin(axis=1)] for n, losses in at.items()}
-    assert set(best[64]) == {1e4}
-    assert best[256].min() >= 3e4
-    assert best[512].min() >= 1e5
+    best = {}
+    for length, last in ((64, None), (256, 16), (512, 16)):
+        losses = [stretched_loss("base", length, place, last=last) for place in range(len(BASES))]
+        best[length] = {BASES[place] for place in np.argmin(losses, axis=0)}
+    assert best == {64: {1e4}, 256: {3e5}, 512: {1e6}}
+
+
+def test_stale_keys_cost_little_and_dynamic_ntk_fails_anyway():
+    stale, fresh = np.moveaxis(results.stretched("stale and fresh"), 1, 0)
+    assert stretching.STALE_LENGTHS[:3] == (96, 128, 192)
+    cost = (stale - fresh)[:, :2]
+    assert cost.min() > 0
+    assert cost.max() < 0.1
+    window = [stretched_loss("window", length, last=16) for length in stretching.STALE_LENGTHS[2:]]
+    assert (fresh[:, 2:] - np.stack(window, axis=1)).min() > 0.2
 
 
 # the code still gives these numbers

@@ -146,14 +146,14 @@ def base_sweep(fig: Figure, bases: Sequence[float], losses: Mapping[int, np.ndar
         ax.fill_between(bases, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, lw=0)
         ax.text(
             bases[-1] * 1.15,
-            values.mean(axis=0)[-1] + {64: -0.05, 256: 0.0, 512: 0.07}[length],
+            values.mean(axis=0)[-1] + {64: -0.06, 256: 0.0, 512: 0.17}[length],
             f"at {length}",
             color=colour,
             va="center",
             weight="bold",
         )
     ax.axvline(1e4, color=QUIET, lw=1.2)
-    ax.text(1.05e4, 3.3, "trained with this base", color=QUIET, va="top")
+    ax.text(1.05e4, 4.15, "trained with this base", color=QUIET, va="top")
     ax.set_xscale("log")
     ax.set(xlabel="base", ylabel="loss (nats)", xlim=(bases[0], bases[-1] * 2))
     ax.set_title("A larger base buys length and pays at home")

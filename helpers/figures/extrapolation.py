@@ -38,13 +38,13 @@ def _label_ends(ax: Axes, x: float, ends: Mapping[str, float], gap: float) -> No
 def training(fig: Figure, losses: Mapping[str, np.ndarray]) -> str:
     """Draw the training loss of each scheme, (steps,), smoothed over 20 steps."""
     ax = fig.subplots()
-    for scheme, values in losses.items():
+    for scheme, values in sorted(losses.items(), key=lambda item: -item[1][-20:].mean()):
         smooth = np.convolve(values, np.ones(20) / 20, mode="valid")
-        ax.plot(np.arange(len(smooth)) + 20, smooth, lw=1.8, **_look(scheme))
+        ax.plot(np.arange(len(smooth)) + 20, smooth, lw=1.8, label=SCHEME_NAMES[scheme], **_look(scheme))
     steps = max(map(len, losses.values()))
-    _label_ends(ax, steps * 1.01, {s: float(v[-20:].mean()) for s, v in losses.items()}, 0.085)
-    ax.set(xlabel="step", ylabel="training loss (nats)", ylim=(1.6, 3.4), xlim=(0, steps * 1.15))
-    ax.set_title("All seven learn within seconds")
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handlelength=3)
+    ax.set(xlabel="step", ylabel="training loss (nats)", ylim=(1.6, 3.4), xlim=(0, steps))
+    ax.set_title("Without positions, learning stops early")
     ends = ", ".join(f"{SCHEME_NAMES[s]} {v[-20:].mean():.2f}" for s, v in losses.items())
     return f"Training loss over {steps} steps; at the end: {ends}."
 
@@ -108,7 +108,7 @@ def loss_by_position(
             _band(ax, middles, bins, style["color"])
         ax.axvline(LENGTH, color=QUIET, lw=1)
         ax.set_title(SCHEME_NAMES[scheme], color=SCHEME_INKS[scheme])
-        ax.set(ylim=(1.5, 3.9), xlim=(0, REACH), xticks=[64, 256, 512])
+        ax.set(ylim=(1.5, 4.2), xlim=(0, REACH), xticks=[64, 256, 512])
     note = axes.flat[-1]
     note.axis("off")
     note.plot([0, 90], [3.2, 3.2], color=QUIET, lw=2.2)
@@ -129,11 +129,17 @@ def _signed(value: float) -> str:
 def three_tests(fig: Figure, tests: Mapping[str, Mapping[str, np.ndarray]]) -> str:
     """Draw, for each test, the change of the loss of each scheme, (n_seeds,): a dot a seed."""
     axes = fig.subplots(1, len(tests), sharey=True)
+    patch = {"boxstyle": "square,pad=0.1", "fc": "w", "ec": "none"}
     for ax, (name, changes) in zip(axes, tests.items(), strict=True):
         for row, (scheme, values) in enumerate(changes.items()):
             ax.plot(values, np.full(len(values), row), "o", ms=8, color=SCHEME_COLOURS[scheme], alpha=0.8)
             ax.annotate(
-                _signed(values.mean()), (values.max(), row), (9, 0), textcoords="offset points", va="center"
+                _signed(values.mean()),
+                (values.max(), row),
+                (9, 0),
+                textcoords="offset points",
+                va="center",
+                bbox=patch,
             )
         ax.axvline(0, color="k", lw=1, zorder=0)
         ax.set_title(name)
@@ -154,21 +160,20 @@ def three_tests(fig: Figure, tests: Mapping[str, Mapping[str, np.ndarray]]) -> s
 def recall(fig: Figure, distances: Sequence[int], accuracy: Mapping[str, np.ndarray]) -> str:
     """Draw the share of a repeated string that is predicted, (n_seeds, n_distances), against the distance."""
     ax = fig.subplots()
-    ends = {}
-    for scheme, shares in accuracy.items():
-        ax.plot(distances, shares.mean(axis=0), marker="o", ms=6, **_look(scheme))
+    for scheme, shares in sorted(accuracy.items(), key=lambda item: -item[1].mean()):
+        label = SCHEME_NAMES[scheme]
+        ax.plot(distances, shares.mean(axis=0), marker="o", ms=6, label=label, **_look(scheme))
         ax.plot(distances, shares.T, color=SCHEME_COLOURS[scheme], lw=0.9, alpha=0.6)
-        ends[scheme] = float(shares.mean(axis=0)[-1])
     ax.axvspan(distances[0], 32, color="#EEEEEE", zorder=0)
     ax.text(distances[0] * 1.02, 1.03, "trained on", color=QUIET, va="bottom")
     ax.axhline(1 / 16, color="k", lw=1, ls=":")
     ax.text(distances[0] * 1.02, 1 / 16 + 0.015, "guessing", color=QUIET)
     ax.set_xscale("log", base=2)
     ax.set_xticks(distances, [str(d) for d in distances])
-    _label_ends(ax, distances[-1] * 1.05, ends, 0.062)
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handlelength=3)
     ax.set(xlabel="distance to the first time (letters)", ylabel="letters predicted", ylim=(0, 1.12))
-    ax.set_xlim(distances[0], distances[-1] * 1.55)
-    ax.set_title("Only ALiBi looks back further than it was trained to (thin lines: single seeds)")
+    ax.set_xlim(distances[0] * 0.97, distances[-1] * 1.03)
+    ax.set_title("ALiBi looks back further than it was trained to (thin lines: single seeds)")
     found = [
         f"{SCHEME_NAMES[s]} {shares[:, 2].mean():.2f} at {distances[2]}, "
         f"{shares[:, 5].mean():.2f} at {distances[5]}"
@@ -219,7 +224,7 @@ def explorer(runs: Mapping[str, Run], first: tuple[str, int]) -> Callable[..., A
         (line,) = left.plot(middles, 0 * middles + 2.0, color=ACCENT)
         end = left.axvline(REACH, color=ACCENT, ls="--")
         left.axvline(LENGTH, color="k", lw=1)
-        left.text(LENGTH + 6, 1.36, "trained up to here", va="bottom")
+        left.text(LENGTH - 4, 4.1, "trained up to here", va="top", ha="right", rotation=90)
         left.set(xlim=(0, REACH), ylim=(1.3, 4.2), xlabel="position", ylabel="loss (nats)")
         left.set_title("Loss with this window, and with all keys (grey)")
         image = right.imshow(np.ones((REACH, REACH)), norm=LogNorm(1e-4, 1), aspect="auto")
