@@ -224,12 +224,13 @@ def explorer(runs: Mapping[str, Run], first: tuple[str, int]) -> Callable[..., A
         (line,) = left.plot(middles, 0 * middles + 2.0, color=ACCENT)
         end = left.axvline(REACH, color=ACCENT, ls="--")
         left.axvline(LENGTH, color="k", lw=1)
-        left.text(LENGTH - 4, 4.1, "trained up to here", va="top", ha="right", rotation=90)
-        left.set(xlim=(0, REACH), ylim=(1.3, 4.2), xlabel="position", ylabel="loss (nats)")
+        left.text(LENGTH - 4, 4.7, "trained up to here", va="top", ha="right", rotation=90)
+        left.set(xlim=(0, REACH + 4), ylim=(1.3, 4.8), xlabel="position", ylabel="loss (nats)")
         left.set_title("Loss with this window, and with all keys (grey)")
         image = right.imshow(np.ones((REACH, REACH)), norm=LogNorm(1e-4, 1), aspect="auto")
         cut = [right.axhline(REACH, color=ACCENT, ls="--"), right.axvline(REACH, color=ACCENT, ls="--")]
         right.set(xlabel="key", ylabel="query", xticks=[0, 256, 512], yticks=[0, 256, 512])
+        right.set(xlim=(0, REACH + 4), ylim=(REACH + 4, 0))
         right.set_title("Who looks where, last layer")
 
         def update(scheme: str, length: int, window: float, head: int) -> str:
