@@ -1,4 +1,4 @@
-"""`python -m helpers lab` starts the course the same way on every system.
+"""`python -m helpers lab` starts the course the same way on every system; `fresh 02` copies a notebook anew.
 
 The learner works in `my/`, on copies of the notebooks that the course ships in `notebooks/`. So running the
 course never changes what was shipped, and an update never meets a learner's edits.
@@ -6,6 +6,7 @@ course never changes what was shipped, and an update never meets a learner's edi
 
 import argparse
 import importlib.util
+import itertools
 import os
 import secrets
 import signal
@@ -84,6 +85,28 @@ def copy_missing(source, learner):
         ) from None
 
 
+def fresh_copy(source, learner, wanted):
+    """Put a clean copy of a notebook beside the learner's own, under a name that is free, and return it.
+
+    wanted: the notebook's number or the beginning of its name, such as "02" or "02_sinusoidal".
+    """
+    found = [path for path in sorted(source.glob("*.ipynb")) if wanted and path.name.startswith(wanted)]
+    if len(found) != 1:
+        names = ", ".join(path.stem for path in sorted(source.glob("*.ipynb")))
+        raise CannotStart(f"Say which notebook, by its number: {wanted!r} is none of {names}.")
+    content = found[0].read_bytes()
+    try:
+        learner.mkdir(exist_ok=True)
+        for number in itertools.count(1):
+            target = learner / f"{found[0].stem}-fresh{'' if number == 1 else f'-{number}'}.ipynb"
+            if create_file(target, content):
+                return target
+    except OSError as error:
+        raise CannotStart(
+            f"The notebook could not be copied to {learner} ({error.strerror or error})."
+        ) from None
+
+
 def lab_command(learner, jupyter_args):
     """Return the command line that starts JupyterLab in the learner's folder."""
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={learner}"]
@@ -140,6 +163,13 @@ def lab(args, jupyter_args):
     return run(lab_command(learner, jupyter_args), lab_environment())
 
 
+def fresh(args, _):
+    """Copy one notebook anew; the learner's own stays as it is."""
+    target = fresh_copy(ROOT / "notebooks", ROOT / "my", args.notebook)
+    print(f"A clean copy is in {target}; your own notebook is as it was.")
+    return 0
+
+
 def build_parser():
     """Return the parser; each command names the function that runs it, and whether it passes arguments on."""
     parser = argparse.ArgumentParser(prog="python -m helpers", allow_abbrev=False, description="The course.")
@@ -153,6 +183,14 @@ def build_parser():
         "are passed on to it.",
     )
     command.set_defaults(run=lab, passes_on=True)
+    command = commands.add_parser(
+        "fresh",
+        allow_abbrev=False,
+        help="put a clean copy of a notebook beside yours",
+        description="Put a clean copy of a notebook into my/, beside yours, which stays as it is.",
+    )
+    command.add_argument("notebook", help="its number, such as 02")
+    command.set_defaults(run=fresh, passes_on=False)
     return parser
 
 
