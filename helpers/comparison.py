@@ -23,11 +23,11 @@ def _decoder(scheme: str, n_positions: int = LENGTH) -> Decoder:
 def holds_to(scheme: str, within: float = 0.1, name: str = "all") -> np.ndarray:
     """Return, for each seed, the longest multiple of the trained length at which no more than this is lost.
 
-    within: nats. name: what was measured, as in helpers.training.evaluate. From MULTIPLES, (n_seeds,).
+    within: nats. name: what was measured, as in helpers.training.evaluate. From MULTIPLES, or 0, (n_seeds,).
     """
     holds = np.stack([results.lost(scheme, LENGTH * m, name) <= within for m in MULTIPLES])
     unbroken = np.logical_and.accumulate(holds, axis=0)
-    return np.array(MULTIPLES)[unbroken.sum(axis=0) - 1]
+    return np.array((0, *MULTIPLES))[unbroken.sum(axis=0)]
 
 
 def recall_at(scheme: str, distance: int) -> np.ndarray:

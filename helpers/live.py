@@ -9,6 +9,7 @@ picture follows a drag at whatever speed the machine has, without a timer.
 import html
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from inspect import signature
 from typing import Any
 
@@ -94,20 +95,21 @@ class Later:
         """Return compute(*key), waiting for it."""
         if key not in self._results:
             self._results[key] = self._compute(*key)
-        return self._results[key]
+        return self.get(*key)
 
     def _work(self) -> None:
         while True:
             with self._lock:
                 key, self._wish = self._wish, None
-                if key is None:
+                if key is None or key in self._results:  # nobody waits, or for what has just come
                     self._busy = False
                     return
             try:
                 self._results[key] = self._compute(*key)
             except Exception as error:  # a thread has nobody to tell: the panel says it
                 self._results[key] = error
-            self._redraw()
+            with suppress(Exception):  # a redraw that fails must not end this thread: others still wait
+                self._redraw()
 
 
 class Picture(widgets.Image):

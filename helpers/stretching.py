@@ -11,7 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from helpers import cache, context_extension, results, rope, training
+from helpers import arguments, cache, context_extension, results, rope, training
 from helpers.context_extension import RotaryScaling
 from helpers.schemes import Rope
 from helpers.training import LENGTH, REACH, Run, Settings
@@ -103,7 +103,7 @@ def stretched(run: Run, scaling: RotaryScaling) -> Decoder:
 
 
 def pieces(count: int = 96) -> np.ndarray:
-    """Return held-out text for all measurements here, (count, REACH + 1), as in helpers.training.evaluate."""
+    """Return up to 96 pieces of held-out text, (count, REACH + 1), those of helpers.training.evaluate."""
     return training.windows(training.corpus()[1], 96, REACH + 1, np.random.default_rng(2026))[:count]
 
 
@@ -123,8 +123,14 @@ class FineTuned(NamedTuple):
 def fine_tune(method: str, seed: int, factor: float = 8, show: bool = False) -> FineTuned:
     """Train a stretched model for 50 steps on texts of 512 characters, or find that it was done before.
 
-    show: a progress bar. It runs in this process and can be interrupted; then nothing of it is kept.
+    method: a name in METHODS. seed: which of the five models, 0 to 4. show: a progress bar.
+    It runs in this process and can be interrupted; then nothing of it is kept.
     """
+    method = arguments.choice("method", method, tuple(METHODS))
+    seed = arguments.whole_number("seed", seed)
+    runs = results.rope_models()
+    if seed >= len(runs):
+        raise ValueError(f"seed must be one of the {len(runs)} models, 0 to {len(runs) - 1}, but got {seed}")
     code = cache.code_version(*CODE)
     path = cache.path_of(
         {"task": "fine-tuning", "scheme": method, "seed": seed, "factor": factor, "more": code}
@@ -132,7 +138,7 @@ def fine_tune(method: str, seed: int, factor: float = 8, show: bool = False) -> 
     found = cache.load(path)
     if found is None:
         with threadpool_limits(1, user_api="blas"):
-            tuned = _fine_tune(stretched(results.rope_models()[seed], METHODS[method](factor)), seed, show)
+            tuned = _fine_tune(stretched(runs[seed], METHODS[method](factor)), seed, show)
         found = tuned._asdict()
         try:
             cache.save(path, found)

@@ -79,7 +79,6 @@ def test_holds_to_with_a_window():
     np.testing.assert_array_equal(holds_to("made up", name="window"), [4] * 6)
 
 
-@pytest.mark.xfail(reason="who loses at the trained length already is said to hold to eight times")
 def test_who_loses_at_the_trained_length_holds_to_no_multiple(monkeypatch):
     """A window narrower than the trained length can lose there, where all keys are the measure."""
     rows = {"all": by_position(2.0, 2.0, 2.0, 2.0), "window": by_position(2.5, 2.5, 2.5, 2.5)}

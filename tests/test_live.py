@@ -609,7 +609,6 @@ def test_an_error_of_now_is_raised_at_once():
         gated.later().now(2)
 
 
-@pytest.mark.xfail(reason="now returns the error as if it were the number")
 @no_thread_is_left
 def test_now_raises_an_error_that_came_in_the_thread():
     gated = Gated(fails=[(2,)])
@@ -621,7 +620,6 @@ def test_now_raises_an_error_that_came_in_the_thread():
         later.now(2)
 
 
-@pytest.mark.xfail(reason="a wish for the number that is being computed is kept, and computed again")
 @no_thread_is_left
 def test_what_is_being_computed_is_not_computed_again():
     """Moving a control that the number does not depend on asks for the same number."""
@@ -637,7 +635,6 @@ def test_what_is_being_computed_is_not_computed_again():
     assert gated.calls == [(1,)]
 
 
-@pytest.mark.xfail(reason="the thread ends with the error, and no number comes any more")
 @no_thread_is_left
 def test_an_error_of_the_redraw_does_not_stop_the_numbers(monkeypatch):
     monkeypatch.setattr(threading, "excepthook", lambda args: None)

@@ -76,6 +76,8 @@ def explorer() -> Callable[..., Any]:
         right = fig.add_axes((0.72, 0.15, 0.265, 0.73))
         old = stretching.unscaled().inv_freq
         (ratio,) = left.plot(_PAIRS, np.ones(PAIRS), "o-", color=ACCENT, ms=8)
+        ring = {"marker": "o", "ms": 16, "mfc": "none", "mec": "k", "mew": 1.6, "ls": "none"}
+        (chosen_ratio,) = left.plot([0], [1], **ring)
         left.axhline(1, color=QUIET, lw=1)
         left.set_yscale("log", base=2)
         left.set_yticks([1, 1 / 2, 1 / 4, 1 / 8, 1 / 16], ["1", "1/2", "1/4", "1/8", "1/16"])
@@ -85,8 +87,9 @@ def explorer() -> Callable[..., Any]:
         middle.plot(_PAIRS, turns(old), "_", color=QUIET, ms=18, mew=3)
         (used,) = middle.plot(_PAIRS, turns(old), "o", color=ACCENT, ms=8)
         (unseen,) = middle.plot(_PAIRS, turns(old), "x", color="k", ms=12, mew=2.2)
-        middle.axhline(1, color=QUIET, lw=1)
-        middle.text(7.4, 1.15, "a full circle", ha="right", color=QUIET)
+        (chosen_turns,) = middle.plot([0], [1], **ring)
+        thresholds = [middle.axhline(1, color=QUIET, lw=1.2, ls=":") for _ in range(2)]
+        middle.text(7.4, 60, "dotted: thresholds", ha="right", color=QUIET)
         middle.set_yscale("log")
         middle.set(ylim=(1e-3, 300), xticks=_PAIRS, xlabel="pair")
         middle.set_title("Turns (dashes: trained)")
@@ -97,10 +100,11 @@ def explorer() -> Callable[..., Any]:
         (floor,) = right.plot(lengths[start], by_length(window)[start], "k:", lw=2.5)
         (line,) = right.plot(lengths[start], by_length(window)[start], color=ACCENT)
         right.axvline(LENGTH, color="k", lw=1)
+        note = right.text(70, 4.12, "", va="top", color=ACCENT)
         right.set_xscale("log", base=2)
         right.set_xticks([32, 64, 128, 256, 512], ["32", "64", "128", "256", "512"])
-        right.set(ylim=(1.7, 3.8), xlabel="length of the text")
-        right.set_title("Mean loss, nats (dots: 64 keys)")
+        right.set(ylim=(1.7, 4.2), xlabel="length of the text")
+        right.set_title("Mean loss (dots: 64 keys)")
 
         def update(method: str, factor: float, low: float, high: float, pair: int, fine_tuned: bool) -> str:
             scaling = _chosen(method, factor, low, high, pair)
@@ -110,21 +114,27 @@ def explorer() -> Callable[..., Any]:
             new_land = (turns(old) < 1) & (reached > 1.001 * turns(old))
             unseen.set_ydata(np.where(new_land, 2.6 * reached, np.nan))  # above its dot
 
-            details = {_ONE_PAIR: f", pair {pair}"}
-            details |= dict.fromkeys(
-                ("by_parts", "yarn"), f", thresholds {number(low, 2)} and {number(high, 2)}"
-            )
-            name = f"{dict(map(reversed, PANEL_METHODS))[method]}{details.get(method, '')}"
+            chosen_ratio.set_data([pair], [scaling.inv_freq[pair] / old[pair]])
+            chosen_turns.set_data([pair], [reached[pair]])
+            for line_at, threshold in zip(thresholds, (low, high), strict=True):
+                line_at.set_ydata([threshold, threshold])
+            name = dict(map(reversed, PANEL_METHODS))[method]
             crossed = ", ".join(map(str, _PAIRS[new_land])) or "none"
-            seen = f"{name}, {number(factor)} times as long: pairs that meet untrained angles: {crossed}"
+            seen = (
+                f"{name}, factor {number(factor)}, thresholds {number(low)} and {number(high)} turns: "
+                f"untrained angles for pairs {crossed}. Pair {pair} turned {number(turns(old)[pair], 2)} "
+                f"times in training, now {number(reached[pair], 2)}"
+            )
 
             losses, source = look_up(scaling), "mean of five models"
+            note.set_text("50 more steps" if fine_tuned else "no more training")
             in_grid = method in FINE_TUNED and _same(scaling, METHODS[method](8)) and np.isclose(factor, 8)
             if fine_tuned and in_grid:
                 losses = results.stretched(f"{method}/fine-tuned").mean(axis=0)
                 source += " after 50 steps of fine-tuning"
             elif fine_tuned:
-                source += ", not fine-tuned: that was done at 8 times only, with thresholds ½ and 4"
+                source += ", not fine-tuned: that was done at factor 8 only, with thresholds 0.5 and 4"
+                note.set_text("not fine-tuned here")
             free = losses is None
             plain.set_ydata(by_length(few_plain if free else shipped[0][1])[start])
             floor.set_ydata(by_length(few_window if free else window)[start])
