@@ -87,15 +87,18 @@ class Later:
                     self._busy = True
                     threading.Thread(target=self._work, daemon=True).start()
                 return None
-        if isinstance(self._results[key], Exception):
-            raise self._results[key]
-        return self._results[key]
+        return self._known(key)
 
     def now(self, *key: Any) -> Any:
         """Return compute(*key), waiting for it."""
         if key not in self._results:
             self._results[key] = self._compute(*key)
-        return self.get(*key)
+        return self._known(key)
+
+    def _known(self, key: tuple) -> Any:
+        if isinstance(self._results[key], Exception):
+            raise self._results[key]
+        return self._results[key]
 
     def _work(self) -> None:
         while True:
