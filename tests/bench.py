@@ -6,6 +6,7 @@ installed, and pictures in JupyterLab are counted where Chromium is. `make bench
 group alone.
 """
 
+import gc
 import importlib.util
 import math
 import os
@@ -136,6 +137,26 @@ def slider_step() -> None:
         "live: what moved is drawn": (moved, 1),
     }
     compare("Kernel time of a slider step (heat map, six curves, matrix)", candidates, seconds=12)
+
+
+def memory_of_steps(steps: int = 500) -> None:
+    """Print how much memory a panel takes more after many slider steps, once everything was used."""
+    title = f"Memory after {steps} slider steps"
+    if importlib.util.find_spec("psutil") is None:
+        print(f"\n{title}: left out, psutil is not installed.")
+        return
+    import psutil
+
+    panel, process = live(build, base=log_slider(10_000, 10, 1e6)), psutil.Process()
+
+    def move(count: int) -> float:
+        for base in islice(cycle(BASES), count):
+            panel.controls["base"].value = base
+        gc.collect()
+        return process.memory_info().rss / 2**20
+
+    before, after = move(2 * len(BASES)), move(steps)
+    print(f"\n{title}\n  {before:.1f} MB before, {after:.1f} MB after: {after - before:+.1f} MB")
 
 
 def frames_in_a_drag() -> None:
@@ -493,6 +514,7 @@ def gradients_of_all_schemes(others) -> None:
 
 GROUPS = {
     "slider": slider_step,
+    "memory": memory_of_steps,
     "drag": frames_in_a_drag,
     "rotation": rotation,
     "tables": tables,

@@ -437,7 +437,7 @@ def test_fine_tuning_uses_one_thread_and_gives_the_others_back(monkeypatch):
 )
 def test_a_fine_tuning_that_there_is_not_is_refused_in_words(method, seed, said):
     """Notebook 07 asks its readers to put in another method."""
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match=said[0]) as caught:
         stretching.fine_tune(method, seed)
     assert [word for word in said if word not in str(caught.value)] == []
 
