@@ -24,6 +24,14 @@ def _by_window_first(start: float, window: float, sharpened: float) -> str:
     return "dilution" if sharpened < -0.05 else "none"
 
 
+def _any_gain(start: float, window: float, sharpened: float) -> str:
+    if start > 0.1:
+        return "vector"
+    if sharpened < -0.05:
+        return "dilution"
+    return "distance" if window < 0 else "none"
+
+
 def _any_change(start: float, window: float, sharpened: float) -> str:
     if start > 0.1:
         return "vector"
@@ -54,6 +62,7 @@ which_failure = Exercise(
         "a window helps against dilution, too, since it takes far keys away. Ask sharpening first.": (
             _by_window_first
         ),
+        "0.04 nats are too little to be a failure: ask a window to give back at least 0.1.": _any_gain,
         "only a loss that *falls* is a cure. Sharper scores make RoPE a little worse.": _any_change,
     },
 )

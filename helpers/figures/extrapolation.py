@@ -44,7 +44,7 @@ def training(fig: Figure, losses: Mapping[str, np.ndarray]) -> str:
     steps = max(map(len, losses.values()))
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, handlelength=3)
     ax.set(xlabel="step", ylabel="training loss (nats)", ylim=(1.6, 3.4), xlim=(0, steps))
-    ax.set_title("Without positions, learning stops early")
+    ax.set_title("Without positions, the loss stays high")
     ends = ", ".join(f"{SCHEME_NAMES[s]} {v[-20:].mean():.2f}" for s, v in losses.items())
     return f"Training loss over {steps} steps; at the end: {ends}."
 
