@@ -11,6 +11,8 @@ NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 SECONDS_PER_CELL = 600
 
+pytestmark = pytest.mark.whole
+
 
 def client_of(path):
     notebook = nbformat.read(path, as_version=4)
