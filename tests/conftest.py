@@ -1,4 +1,4 @@
-"""Where the tests run in the background of a script, interrupts are ignored, and all children inherit that."""
+"""In the background of a script interrupts are ignored, and all children inherit that: not for the tests."""
 
 import signal
 
