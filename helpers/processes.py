@@ -38,9 +38,12 @@ def can_be_sent(function: Callable, *values: object) -> bool:
 def end_now(pool: Executor) -> None:
     """End a pool's own processes at once: a `with` block would first wait for what they are doing."""
     workers = list((getattr(pool, "_processes", None) or {}).values())
+    manager = getattr(pool, "_executor_manager_thread", None)
     pool.shutdown(wait=False, cancel_futures=True)
     for worker in workers:
         worker.terminate()
+    if manager is not None:
+        manager.join(1)  # else it may cry out over a pipe that Python closes when it ends
 
 
 def _start_worker() -> None:
