@@ -60,7 +60,7 @@ class Exercise:
                 return f"Stopped{_place(function, error)}. Does every loop come to its end?"
             except NotImplementedError:
                 answer = None
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 return self._failed(function, arguments, error)
             if answer is None or answer is ...:
                 return "Not yet: the function returns nothing so far. Write it, run its cell, and see."
@@ -92,7 +92,7 @@ class Exercise:
                 return f"\nHint: {hint}"
         return ""
 
-    def _failed(self, function: Callable, arguments: tuple, error: Exception) -> str:
+    def _failed(self, function: Callable, arguments: tuple, error: BaseException) -> str:
         try:
             inspect.signature(function).bind(*arguments)
         except TypeError:
