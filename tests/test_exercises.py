@@ -250,7 +250,7 @@ def test_progress_is_kept_and_shown(capsys):
     capsys.readouterr()
     check.progress()
     printed = capsys.readouterr().out
-    assert "02   1 of 3   ✓ the table without a loop, · the shift back" in printed
+    assert "02   1 of 3   ✓ the table without a loop; · the shift back" in printed
     assert "03   0 of 3" in printed
     code = "from helpers import check; check.progress()"
     again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

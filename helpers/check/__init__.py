@@ -30,5 +30,5 @@ def progress() -> None:
     for notebook in sorted({one.notebook for one in EXERCISES.values()}):
         own = [one for one in EXERCISES.values() if one.notebook == notebook]
         done = [solved(notebook, one.name) for one in own]
-        marks = ", ".join(f"{'✓' if d else '·'} {one.title}" for one, d in zip(own, done, strict=True))
+        marks = "; ".join(f"{'✓' if d else '·'} {one.title}" for one, d in zip(own, done, strict=True))
         print(f"{notebook}   {sum(done)} of {len(own)}   {marks}")

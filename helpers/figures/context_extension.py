@@ -178,7 +178,7 @@ def tuned(
     ax.text(window + 0.02, -0.75, "64 keys, not tuned", ha="left", va="center", weight="bold")
     ax.set_yticks(range(len(before)), [METHOD_NAMES[m] for m in before])
     ax.set_ylim(len(before) - 0.5, -1)
-    ax.set(xlabel="loss at 512 (nats)", xlim=(1.75, 4.25))
+    ax.set(xlabel="loss at the end of 512 (nats)", xlim=(1.75, 4.25))
     ax.set_title("Fifty steps of fine-tuning (open: before, full: after)")
     found = ", ".join(f"{METHOD_NAMES[m]} {before[m].mean():.2f} to {after[m].mean():.2f}" for m in before)
     return (
