@@ -202,7 +202,9 @@ def test_not_implemented_is_not_yet(error):
     assert double().verdict(function).startswith("Not yet")
 
 
-@pytest.mark.parametrize("error", [RecursionError("deep"), MemoryError(), ZeroDivisionError("zero"), SystemExit(1)])
+@pytest.mark.parametrize(
+    "error", [RecursionError("deep"), MemoryError(), ZeroDivisionError("zero"), SystemExit(1)]
+)
 def test_other_exceptions_end_in_a_sentence(error):
     def function(x):
         raise error
