@@ -3,9 +3,11 @@
 
 PYTHON ?= python3
 ARGS ?=
+NB ?=
 VENV := .venv
 PY := $(VENV)/bin/python
 LAB_STAMP := $(VENV)/.lab-stamp
+LECTURE_STAMP := $(VENV)/.lecture-stamp
 TEST_STAMP := $(VENV)/.test-stamp
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
 # pip refuses `-e .` together with hashes, so the package follows the lock; the lock holds the build backend.
@@ -16,14 +18,16 @@ UV_LOCK := $(PY) -m uv pip compile --quiet --system-certs --universal --python-v
 # Each stamp is written last and holds the folder it was made in. With no stamp left, as after an interrupted
 # install, the environment is made anew; so it is when its Python no longer starts or the folder was moved.
 ifneq ($(shell $(PY) -c "print(open('$(LAB_STAMP)').read().strip())" 2>/dev/null),$(CURDIR))
-$(shell rm -f $(LAB_STAMP) $(TEST_STAMP))
+$(shell rm -f $(LAB_STAMP) $(LECTURE_STAMP) $(TEST_STAMP))
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lint refresh bench sweep lock clean setup setup-test
+.PHONY: help lab lecture slides test lint refresh bench sweep lock clean setup setup-lecture setup-test
 
 help:
 	@echo "make lab      start the course in JupyterLab (make lab ARGS=\"--no-browser --port 8899\")"
+	@echo "make lecture  show a notebook as live slides (make lecture NB=04)"
+	@echo "make slides   write all notebooks as slides that need no kernel, into build/slides"
 	@echo "make test     run every test and compare every notebook's output"
 	@echo "make lint     check the style of code and notebooks"
 	@echo "make refresh  run all notebooks again and store their output"
@@ -33,6 +37,8 @@ help:
 	@echo "make clean    remove the environment and caches (never my/)"
 
 setup: $(LAB_STAMP)
+
+setup-lecture: $(LECTURE_STAMP)
 
 setup-test: $(TEST_STAMP)
 
@@ -46,7 +52,7 @@ define make_venv
 	{ echo "Python's venv module is missing: on Debian or Ubuntu, install the package python3-venv."; exit 1; }
 @test -f $(LAB_STAMP) || { echo "Making the environment (a minute or two, only once) ..." && \
 	"$(PYTHON)" -m venv --clear $(VENV); }
-@rm -f $(LAB_STAMP) $(TEST_STAMP)
+@rm -f $(LAB_STAMP) $(LECTURE_STAMP) $(TEST_STAMP)
 endef
 
 $(LAB_STAMP): requirements.lock pyproject.toml
@@ -55,16 +61,27 @@ $(LAB_STAMP): requirements.lock pyproject.toml
 	@$(INSTALL_COURSE)
 	@echo "$(CURDIR)" > $@
 
-# The test lock holds all of the other one, so both stamps are true after it.
-$(TEST_STAMP): requirements-test.lock requirements.lock pyproject.toml
+# Each of the next locks holds all of the one before, so the stamps of both are true after it.
+$(LECTURE_STAMP): requirements-lecture.lock requirements.lock pyproject.toml
+	$(make_venv)
+	@$(PIP_INSTALL) --require-hashes -r requirements-lecture.lock
+	@$(INSTALL_COURSE)
+	@echo "$(CURDIR)" | tee $(LAB_STAMP) > $@
+
+$(TEST_STAMP): requirements-test.lock requirements-lecture.lock requirements.lock pyproject.toml
 	$(make_venv)
 	@$(PIP_INSTALL) --require-hashes -r requirements-test.lock
 	@$(INSTALL_COURSE)
-	@echo "$(CURDIR)" > $(LAB_STAMP)
-	@echo "$(CURDIR)" > $@
+	@echo "$(CURDIR)" | tee $(LAB_STAMP) $(LECTURE_STAMP) > $@
 
 lab: setup
 	@$(PY) -m helpers lab $(ARGS)
+
+lecture: setup-lecture
+	@$(PY) -m helpers lecture "$(NB)" $(ARGS)
+
+slides: setup-lecture
+	@$(PY) -m helpers slides
 
 # The notebooks that train models come first and by themselves: from an empty cache, with time of their own. The
 # rest is one call, in which a notebook stays in one process. With ARGS, only what they name is run.
@@ -95,10 +112,12 @@ sweep: setup
 	@$(PY) helpers/data/make_results.py
 	@$(PY) helpers/data/make_context_extension.py
 
-# The second lock takes the first as its constraint, so that learners and tests have the same versions.
+# Each lock takes the one before as its constraint, so that learners, lecturers and tests have the same versions.
 lock: setup-test
 	@$(UV_LOCK) --upgrade --extra build pyproject.toml -o requirements.lock
-	@$(UV_LOCK) --upgrade --extra build --extra test -c requirements.lock pyproject.toml \
+	@$(UV_LOCK) --upgrade --extra build --extra lecture -c requirements.lock pyproject.toml \
+		-o requirements-lecture.lock
+	@$(UV_LOCK) --upgrade --extra build --extra lecture --extra test -c requirements-lecture.lock pyproject.toml \
 		-o requirements-test.lock
 
 clean:

@@ -1,4 +1,5 @@
-"""`python -m helpers lab` starts the course the same way on every system; `fresh 02` copies a notebook anew.
+"""`python -m helpers lab` starts the course the same way on every system; `lecture 04` shows a notebook as
+slides, `slides` writes all of them for a browser alone, and `fresh 02` copies one anew.
 
 The learner works in `my/`, on copies of the notebooks that the course ships in `notebooks/`. So running the
 course never changes what was shipped, and an update never meets a learner's edits.
@@ -9,9 +10,11 @@ import importlib.util
 import itertools
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,7 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # command line turns that off). Here and not on the command line, where Jupyter takes a setting only once, so
 # that the learner can still give another one there.
 JUPYTER_CONFIG = Path(__file__).resolve().parent / "jupyter_config"
+# The deck is on from the start, its slides have large type and the whole window.
+LECTURE_SETTINGS = Path(__file__).resolve().parent / "lecture" / "settings"
 FIRST_NOTEBOOK = "00_start_here.ipynb"
+EXTRA = "in your own environment, pip install -e '.[lecture]'"
 
 
 class CannotStart(Exception):
@@ -85,20 +91,24 @@ def copy_missing(source, learner):
         ) from None
 
 
-def fresh_copy(source, learner, wanted):
-    """Put a clean copy of a notebook beside the learner's own, under a name that is free, and return it.
-
-    wanted: the notebook's number or the beginning of its name, such as "02" or "02_sinusoidal".
-    """
-    found = [path for path in sorted(source.glob("*.ipynb")) if wanted and path.name.startswith(wanted)]
+def find_notebook(source, wanted):
+    """Return the notebook of this number, or of a name that begins so, such as "02" or "02_sinusoidal"."""
+    notebooks = sorted(source.glob("*.ipynb"))
+    found = [path for path in notebooks if wanted and path.name.startswith(wanted)]
     if len(found) != 1:
-        names = ", ".join(path.stem for path in sorted(source.glob("*.ipynb")))
+        names = ", ".join(path.stem for path in notebooks)
         raise CannotStart(f"Say which notebook, by its number: {wanted!r} is none of {names}.")
-    content = found[0].read_bytes()
+    return found[0]
+
+
+def fresh_copy(source, learner, wanted):
+    """Put a clean copy of a notebook beside the learner's own, under a name that is free, and return it."""
+    original = find_notebook(source, wanted)
+    content = original.read_bytes()
     try:
         learner.mkdir(exist_ok=True)
         for number in itertools.count(1):
-            target = learner / f"{found[0].stem}-fresh{'' if number == 1 else f'-{number}'}.ipynb"
+            target = learner / f"{original.stem}-fresh{'' if number == 1 else f'-{number}'}.ipynb"
             if create_file(target, content):
                 return target
     except OSError as error:
@@ -107,11 +117,11 @@ def fresh_copy(source, learner, wanted):
         ) from None
 
 
-def lab_command(learner, jupyter_args):
-    """Return the command line that starts JupyterLab in the learner's folder."""
+def lab_command(learner, jupyter_args, first=FIRST_NOTEBOOK):
+    """Return the command line that starts JupyterLab in the learner's folder, with a notebook open."""
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={learner}"]
-    if (learner / FIRST_NOTEBOOK).is_file():
-        command.append(f"--LabApp.default_url=/lab/tree/{FIRST_NOTEBOOK}")
+    if (learner / first).is_file():
+        command.append(f"--LabApp.default_url=/lab/tree/{first}")
     # In a container one is often root, and Jupyter then wants to be told. Windows has no such user.
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
@@ -124,6 +134,17 @@ def lab_environment():
     # Kernels find the helpers beside these notebooks.
     put_first(environment, "PYTHONPATH", ROOT)
     put_first(environment, "JUPYTER_CONFIG_PATH", JUPYTER_CONFIG)
+    return environment
+
+
+def lecture_environment(folder):
+    """Return the environment for lecture mode, which has settings of its own: it always starts alike."""
+    settings = folder / "settings"
+    shutil.copytree(LECTURE_SETTINGS, settings)
+    environment = lab_environment()
+    environment["JUPYTERLAB_SETTINGS_DIR"] = str(settings)
+    environment["JUPYTERLAB_WORKSPACES_DIR"] = str(folder / "workspaces")
+    environment.setdefault("COURSE_PIXEL_RATIO", "2")  # a projector shows every pixel
     return environment
 
 
@@ -149,18 +170,65 @@ def run(command, environment):
 
 def lab(args, jupyter_args):
     """Copy the notebooks that are missing, then start JupyterLab on the learner's copies."""
+    learner = ready_to_start()
+    return run(lab_command(learner, jupyter_args), lab_environment())
+
+
+def ready_to_start():
+    """Copy the notebooks that the learner's folder lacks, say so, and return the folder."""
     learner = ROOT / "my"
-    if importlib.util.find_spec("jupyterlab") is None:
-        raise CannotStart(
-            "JupyterLab is not installed for this Python: set the course up first, as its README says."
-        )
+    need(
+        "jupyterlab",
+        "JupyterLab is not installed for this Python: set the course up first, as its README says.",
+    )
     copied = copy_missing(ROOT / "notebooks", learner)
     if copied:
         count = "1 notebook" if len(copied) == 1 else f"{len(copied)} notebooks"
         print(f"Copied {count} to {learner}: work there, your copies are never overwritten.", flush=True)
     else:
         print(f"Your copies of the notebooks are in {learner}; none was missing.", flush=True)
-    return run(lab_command(learner, jupyter_args), lab_environment())
+    return learner
+
+
+def need(module, problem):
+    """Raise CannotStart with this sentence unless a module is installed."""
+    if importlib.util.find_spec(module) is None:
+        raise CannotStart(problem)
+
+
+def lecture(args, jupyter_args):
+    """Show the learner's copy of one notebook as slides with working sliders."""
+    notebook = find_notebook(ROOT / "notebooks", args.notebook)
+    need(
+        "jupyterlab_deck",
+        f"Lecture mode is an extra: make lecture NB={notebook.name[:2]} installs it, or {EXTRA}.",
+    )
+    learner = ready_to_start()
+    own = learner / notebook.name
+    if b'"slide_type"' not in own.read_bytes():
+        print(
+            f"Your copy of {notebook.stem} was made before the course had slides, and is one long slide: "
+            f"rename it, and start again for a new one.",
+            flush=True,
+        )
+    print(
+        "The notebook opens as slides. Ctrl+Shift+Enter runs all of it, so that the sliders work; Space "
+        "goes on, Shift+Space back (after a slider, click beside it first), and the cards at the lower right "
+        "end the show.",
+        flush=True,
+    )
+    with tempfile.TemporaryDirectory(prefix="course-lecture-") as folder:
+        return run(lab_command(learner, jupyter_args, notebook.name), lecture_environment(Path(folder)))
+
+
+def slides(args, _):
+    """Write all notebooks as static slides."""
+    need("sphinx_revealjs", f"Slides are an extra: make slides installs what they need, or {EXTRA}.")
+    from helpers.slides import export
+
+    index = export(sorted((ROOT / "notebooks").glob("*.ipynb")), ROOT / "build" / "slides")
+    print(f"Open {index} in a browser: it needs no network, and the folder can be given away.")
+    return 0
 
 
 def fresh(args, _):
@@ -183,6 +251,23 @@ def build_parser():
         "are passed on to it.",
     )
     command.set_defaults(run=lab, passes_on=True)
+    command = commands.add_parser(
+        "lecture",
+        allow_abbrev=False,
+        usage="python -m helpers lecture NOTEBOOK [JUPYTER ARGUMENTS]",
+        help="show a notebook as live slides",
+        description="Show your copy of a notebook as slides on which the sliders work. Other arguments are "
+        "passed on to JupyterLab.",
+    )
+    command.add_argument("notebook", help="its number, such as 04")
+    command.set_defaults(run=lecture, passes_on=True)
+    command = commands.add_parser(
+        "slides",
+        allow_abbrev=False,
+        help="write all notebooks as slides that need no kernel",
+        description="Write all notebooks as slides into build/slides: web pages that open from a disk.",
+    )
+    command.set_defaults(run=slides, passes_on=False)
     command = commands.add_parser(
         "fresh",
         allow_abbrev=False,

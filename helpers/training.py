@@ -245,7 +245,7 @@ def sweep(settings: Sequence[Settings], executor: Executor | None = None) -> lis
     futures = {}
     with tempfile.TemporaryDirectory() as folder:
         tickets = {one: str(Path(folder) / str(place)) for place, one in enumerate(missing)}
-        bar = tqdm(total=sum(one.steps for one in missing), unit="step", desc=f"{len(missing)} models")
+        bar = tqdm(total=sum(one.steps for one in missing), unit="step", desc=_count(missing))
         try:
             futures = {pool.submit(run, one, tickets[one]): one for one in away} if pool else {}
             for one in missing:
@@ -262,8 +262,10 @@ def sweep(settings: Sequence[Settings], executor: Executor | None = None) -> lis
                 if future.done() and not future.cancelled() and future.exception() is None:
                     _keep(found, future.result())
             finished = sum(_has_a_name(one) and found[one] is not None for one in found)
+            nameless = sum(not _has_a_name(one) for one in found)
+            anew = "; what a notebook itself defines begins anew" if nameless else ""
             print(
-                f"Stopped: {finished} of {len(found)} models are ready and kept. Run the cell again to go on."
+                f"Stopped: {finished} of {len(found)} models are ready and kept. Run the cell to go on{anew}."
             )
             raise
         finally:
@@ -273,6 +275,10 @@ def sweep(settings: Sequence[Settings], executor: Executor | None = None) -> lis
                 processes.end_now(own)
             bar.close()
     return [found[one] for one in settings]
+
+
+def _count(missing: Sequence[Settings]) -> str:
+    return "1 model" if len(missing) == 1 else f"{len(missing)} models"
 
 
 def _show(bar: tqdm, found: dict[Settings, Run | None], tickets: dict[Settings, str]) -> None:

@@ -1,4 +1,4 @@
-"""The real JupyterLab in headless Chromium, on copies of notebooks: for test_browser.py and screenshot.py."""
+"""The real JupyterLab, or Notebook 7, in headless Chromium on copies of notebooks, for tests and pictures."""
 
 import json
 import secrets
@@ -49,10 +49,20 @@ class Lab:
     """A JupyterLab server on copies of the notebooks, in a temporary folder that is gone with it.
 
     windowing: one of JupyterLab's windowing modes; "none" draws the cells that are out of view as well.
+    lecture: show the notebooks as slides, with the settings of `python -m helpers lecture`.
+    notebook7: Notebook 7 instead, one notebook a page.
     """
 
-    def __init__(self, notebooks: list[Path], *, windowing: str | None = None) -> None:
+    def __init__(
+        self,
+        notebooks: list[Path],
+        *,
+        windowing: str | None = None,
+        lecture: bool = False,
+        notebook7: bool = False,
+    ) -> None:
         self._notebooks, self._windowing = notebooks, windowing
+        self._lecture, self.notebook7 = lecture, notebook7
 
     def __enter__(self) -> "Lab":
         self.folder = Path(tempfile.mkdtemp(prefix="course-lab-"))
@@ -77,9 +87,11 @@ class Lab:
     def _start(self) -> None:
         # Nothing of the user's own Jupyter is read or written.
         settings = self.folder / "settings"
+        if self._lecture:
+            shutil.copytree(course.LECTURE_SETTINGS, settings)
         if self._windowing is not None:
             tracker = settings / "@jupyterlab" / "notebook-extension" / "tracker.jupyterlab-settings"
-            tracker.parent.mkdir(parents=True)
+            tracker.parent.mkdir(parents=True, exist_ok=True)
             tracker.write_text(json.dumps({"windowingMode": self._windowing}), encoding="utf-8")
         environment = course.lab_environment() | {
             "JUPYTERLAB_SETTINGS_DIR": str(settings),
@@ -93,16 +105,20 @@ class Lab:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
+        application = "JupyterNotebookApp" if self.notebook7 else "LabApp"
         arguments = [
             "--no-browser",
             f"--ServerApp.port={port}",
             "--ServerApp.port_retries=0",
             f"--IdentityProvider.token={self.token}",
-            "--LabApp.expose_app_in_browser=True",
+            f"--{application}.expose_app_in_browser=True",
         ]
+        command = course.lab_command(self.work, arguments)
+        if self.notebook7:
+            command[command.index("jupyterlab")] = "notebook"
         with (self.folder / "log.txt").open("wb") as log:
             self._process = subprocess.Popen(
-                course.lab_command(self.work, arguments),
+                command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -127,11 +143,13 @@ class Lab:
 
     def open(self, page: Page, name: str) -> None:
         """Show one notebook, alone in the page, with the file browser closed and a kernel that is ready."""
-        page.goto(f"{self.url}/lab/workspaces/{Path(name).stem}/tree/{name}?token={self.token}")
+        place = "notebooks" if self.notebook7 else f"lab/workspaces/{Path(name).stem}/tree"
+        page.goto(f"{self.url}/{place}/{name}?token={self.token}")
         page.wait_for_function("() => window.jupyterapp", timeout=60_000)
         page.evaluate("() => jupyterapp.restored")
         page.locator(".jp-NotebookPanel:visible").wait_for()
-        page.evaluate("() => jupyterapp.shell.collapseLeft()")
+        if not self.notebook7:
+            page.evaluate("() => jupyterapp.shell.collapseLeft()")
         wait_for_idle(page, SECONDS_TO_START)
 
 

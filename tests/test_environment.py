@@ -13,7 +13,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKS = {"requirements.lock": ["build"], "requirements-test.lock": ["build", "test"]}
+LOCKS = {
+    "requirements.lock": ["build"],
+    "requirements-lecture.lock": ["build", "lecture"],
+    "requirements-test.lock": ["build", "lecture", "test"],
+}
 # Put together here, so that this file does not hold what it looks for.
 REGISTRY_HOSTS = [
     ".".join(parts)
@@ -105,11 +109,10 @@ def test_locks_have_hashes_and_no_address(name):
         assert forbidden not in text
 
 
-def test_learners_and_tests_have_the_same_versions():
+def test_learners_lecturers_and_tests_have_the_same_versions():
     # Name and version: a test tool may need on more systems what the lab needs on some.
-    lab = {(one.name, str(one.specifier)) for one, _ in read_lock("requirements.lock")}
-    test = {(one.name, str(one.specifier)) for one, _ in read_lock("requirements-test.lock")}
-    assert lab <= test
+    lab, lecture, test = ({(one.name, str(one.specifier)) for one, _ in read_lock(name)} for name in LOCKS)
+    assert lab <= lecture <= test
 
 
 def course_files():

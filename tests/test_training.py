@@ -853,7 +853,7 @@ def test_an_interrupt_keeps_what_is_finished_and_ends_the_rest(monkeypatch, fold
     assert pools[0].pids
     assert ended(pools[0].pids, 2.0)
     printed = capsys.readouterr().out
-    assert printed == "Stopped: 1 of 4 models are ready and kept. Run the cell again to go on.\n"
+    assert printed == "Stopped: 1 of 4 models are ready and kept. Run the cell to go on.\n"
     assert [name[:11] for name in whole_files(folder)] == ["text-none-0"]
     monkeypatch.setattr(training, "run", quick)
     pool = Now()
@@ -984,7 +984,7 @@ def test_a_real_interrupt_ends_all_within_two_seconds(folder, started, to):
     assert time.monotonic() - began < 2
     assert group_is_gone(process.pid, 2 - (time.monotonic() - began))
     assert process.returncode != 0
-    assert "Stopped: 1 of 2 models are ready and kept. Run the cell again to go on." in printed
+    assert "Stopped: 1 of 2 models are ready and kept. Run the cell to go on." in printed
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1  # no worker cries out too
     assert len(whole_files(folder)) == 1

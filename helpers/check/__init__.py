@@ -30,5 +30,6 @@ def progress() -> None:
     for notebook in sorted({one.notebook for one in EXERCISES.values()}):
         own = [one for one in EXERCISES.values() if one.notebook == notebook]
         done = [solved(notebook, one.name) for one in own]
-        marks = "; ".join(f"{'✓' if d else '·'} {one.title}" for one, d in zip(own, done, strict=True))
-        print(f"{notebook}   {sum(done)} of {len(own)}   {marks}")
+        print(f"{notebook}   {sum(done)} of {len(own)} solved")
+        for one, is_solved in zip(own, done, strict=True):
+            print(f"     {'✓' if is_solved else '·'} {one.title}")

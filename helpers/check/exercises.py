@@ -8,6 +8,7 @@ import copy
 import inspect
 import linecache
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,9 @@ from typing import Any
 import numpy as np
 
 from helpers.check import notes
+
+# Answers up to this size are shown whole.
+SHOWN_WHOLE = 16
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class Exercise:
     name: what the notebooks call. notebook: its number, as "02". title: a few words for check.progress().
     solve: the reference; the names of its arguments are shown. inputs: returns the arguments of each call.
     mistakes: a hint for each typical wrong function. judge: for exercises with many right answers, returns
-    what is wrong with an answer to some arguments, or "".
+    what is wrong with an answer to some arguments, or "". tolerance: relative and absolute; single precision
+    is right, a rounded answer is not.
     """
 
     name: str
@@ -34,13 +39,13 @@ class Exercise:
     inputs: Callable[[], Sequence[tuple]]
     mistakes: Mapping[str, Callable]
     judge: Callable[..., str] | None = None
-    tolerance: float = 1e-8
+    tolerance: tuple[float, float] = (1e-6, 1e-6)
     names: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(inspect.signature(self.solve).parameters))
 
-    def __call__(self, function: Any) -> None:
+    def __call__(self, function: Any = None) -> None:
         """Print whether the function is right, and if not, how its answer differs and what may help."""
         print(self.verdict(function))
 
@@ -59,36 +64,54 @@ class Exercise:
             except KeyboardInterrupt as error:
                 return f"Stopped{_place(function, error)}. Does every loop come to its end?"
             except NotImplementedError:
-                answer = None
+                answer = ...
             except (Exception, SystemExit) as error:
                 return self._failed(function, arguments, error)
-            if answer is None or answer is ...:
+            if answer is ...:
                 return "Not yet: the function returns nothing so far. Write it, run its cell, and see."
-            if not _equal(list(given), list(arguments)):
-                return f"It changes its input{self._for(arguments)}. Work on a copy, for example x.copy()."
+            changed = [
+                name for name, *pair in zip(self.names, given, arguments, strict=True) if not _equal(*pair)
+            ]
+            if answer is None:
+                return self._nothing(arguments, changed)
+            if changed:
+                return (
+                    f"It changes its input {changed[0]}{self._for(arguments)}\n"
+                    f"Work on a copy, {changed[0]}.copy()."
+                )
             answers.append(answer)
         for arguments, answer in zip(cases, answers, strict=True):
             wrong = self._difference(arguments, answer)
             if wrong:
-                return f"Not right yet{self._for(arguments)}:\n{wrong}{self._hint(cases, answers)}"
+                return f"Not right yet{self._for(arguments)}\n{wrong}{self._hint(cases, answers)}"
         noted = notes.note(self.notebook, self.name)
         return f"✓ Right, for all {len(cases)} inputs that were tried.{noted}"
 
+    def _nothing(self, arguments: tuple, changed: Sequence[str]) -> str:
+        """Say that a function that was written has returned None."""
+        right = self.solve(*copy.deepcopy(arguments))
+        wanted = "" if self.judge or np.size(right) > SHOWN_WHOLE else "\n" + _labelled("right", right)
+        also = f" It also changes its input {changed[0]}." if changed else ""
+        return (
+            f"It returns None{self._for(arguments)}{wanted}\n"
+            f"Does every way through it end in a `return`? To print is not to return.{also}"
+        )
+
     def _difference(self, arguments: tuple, answer: Any) -> str:
         if self.judge is not None:
-            try:
-                numbers = np.asarray(answer, dtype=float)
-            except (TypeError, ValueError):
-                return f"  an array of numbers is wanted, but yours is {_shown(answer)}"
+            numbers = _numbers(answer)
+            if numbers is None:
+                return f"  an array of real numbers is wanted, but yours is {_kind(answer)}: {_shown(answer)}"
+            if not np.isfinite(numbers).all():
+                return "  yours holds nan or inf, which are no numbers"
             return self.judge(numbers, *copy.deepcopy(arguments))
         return _difference(answer, self.solve(*copy.deepcopy(arguments)), self.tolerance)
 
     def _hint(self, cases: Sequence[tuple], answers: list) -> str:
         for hint, mistake in self.mistakes.items():
-            if all(
-                _equal(answer, mistake(*copy.deepcopy(arguments)), self.tolerance)
-                for arguments, answer in zip(cases, answers, strict=True)
-            ):
+            with np.errstate(all="ignore"):
+                made = [mistake(*copy.deepcopy(arguments)) for arguments in cases]
+            if all(_equal(*pair, self.tolerance) for pair in zip(answers, made, strict=True)):
                 return f"\nHint: {hint}"
         return ""
 
@@ -96,17 +119,29 @@ class Exercise:
         try:
             inspect.signature(function).bind(*arguments)
         except TypeError:
-            wanted = ", ".join(self.names)
-            return f"The function must take {len(arguments)} argument(s): {wanted}."
+            count = "1 argument" if len(arguments) == 1 else f"{len(arguments)} arguments"
+            return f"The function must take {count}: {', '.join(self.names)}."
         except ValueError:  # a function without a readable signature
             pass
-        kind, what = type(error).__name__, str(error) or "no more is said"
-        return f"It fails{self._for(arguments)}{_place(function, error)}:\n  {kind}: {what}"
+        said = f"{type(error).__name__}: {error}".removesuffix(": ")
+        help_ = ""
+        if isinstance(error, NameError):
+            help_ = (
+                "\nIf the notebook defines it: run the cells above first (Run › Run All Above Selected Cell)."
+            )
+        return (
+            f"It fails{_place(function, error)}:\n  {said}\nThat was{self._for(arguments).rstrip(':')}{help_}"
+        )
 
     def _for(self, arguments: tuple) -> str:
-        return " for " + ", ".join(
-            f"{name} = {_shown(value)}" for name, value in zip(self.names, arguments, strict=True)
-        )
+        """Return the input in words: on one line if it has room there, else an argument a line."""
+        lines = [
+            f"{name} = {_shown(value, indent=len(name) + 5)}"
+            for name, value in zip(self.names, arguments, strict=True)
+        ]
+        if sum(map(len, lines)) < 80 and not any("\n" in line for line in lines):
+            return f" for {', '.join(lines)}:"
+        return " for\n  " + "\n  ".join(lines)
 
 
 def _place(function: Callable, error: BaseException) -> str:
@@ -119,55 +154,99 @@ def _place(function: Callable, error: BaseException) -> str:
     return ""
 
 
-def _difference(answer: Any, expected: Any, tolerance: float) -> str:
+def _numbers(value: Any) -> np.ndarray | None:
+    """Return real numbers as an array; None for anything else, such as words or complex numbers."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            array = np.asarray(value)
+    except (TypeError, ValueError):
+        return None
+    return array.astype(float) if array.dtype.kind in "biuf" else None
+
+
+def _kind(value: Any) -> str:
+    is_complex = np.asarray(value).dtype.kind == "c" if isinstance(value, np.ndarray | complex) else False
+    return "complex" if is_complex else type(value).__name__
+
+
+def _difference(answer: Any, expected: Any, tolerance: tuple[float, float]) -> str:
     """Return in words how an answer differs from what was expected; "" if it does not."""
     if isinstance(expected, str | list):
-        same = _equal(answer, expected)
-        return "" if same else f"  yours: {_shown(answer)}\n  right: {_shown(expected)}"
-    try:
-        array = np.asarray(answer, dtype=float)
-    except (TypeError, ValueError):
-        return f"  yours is {type(answer).__name__}: {_shown(answer)}\n  right: {_shown(expected)}"
-    right = np.asarray(expected, dtype=float)
-    if array.shape != right.shape:
+        if _equal(answer, expected):
+            return ""
+        wanted = type(expected).__name__
+        kind = "" if type(answer) is type(expected) else f"  yours is {_kind(answer)}, wanted is {wanted}\n"
+        return f"{kind}{_labelled('yours', answer)}\n{_labelled('right', expected)}"
+    numbers, right = _numbers(answer), np.asarray(expected, dtype=float)
+    if numbers is None:
+        return f"  yours is {_kind(answer)}: {_shown(answer)}\n{_labelled('right', right)}"
+    if numbers.shape != right.shape:
         return (
-            f"  yours has the shape {array.shape}: {_shown(answer)}\n  right: {right.shape}: {_shown(right)}"
+            f"  yours has the shape {numbers.shape}, wanted is {right.shape}:\n"
+            f"{_labelled('yours', numbers)}\n{_labelled('right', right)}"
         )
-    if _equal(array, right, tolerance):
+    if _equal(numbers, right, tolerance):
         return ""
-    if right.ndim == 0 or right.size <= 8:
-        return f"  yours: {_shown(array)}\n  right: {_shown(right)}"
-    off = ~np.isclose(array, right, rtol=tolerance, atol=tolerance)
+    off = ~np.isclose(numbers, right, *tolerance)
+    if right.size <= SHOWN_WHOLE:
+        return _pair(numbers, right, off)
     place = tuple(int(i) for i in np.argwhere(off)[0])
     return (
         f"  {int(off.sum())} of {off.size} numbers differ; the first is at {list(place)}:\n"
-        f"  yours: {_shown(array[place])}\n  right: {_shown(right[place])}"
+        f"{_pair(numbers[place], right[place], off[place])}"
     )
 
 
-def _equal(one: Any, other: Any, tolerance: float = 1e-8) -> bool:
+def _pair(numbers: np.ndarray, right: np.ndarray, off: np.ndarray) -> str:
+    """Return both answers on lines of their own, with as many digits as it takes to see the difference."""
+    for precision in (4, 7, 17):
+        yours, wanted = (_labelled(*one, precision) for one in (("yours", numbers), ("right", right)))
+        if yours[9:] != wanted[9:]:
+            break
+    nearly = np.allclose(numbers[off], right[off], rtol=1e-3, atol=1e-4)
+    return f"{yours}\n{wanted}" + ("\n  Nearly: is anything rounded on the way?" if nearly else "")
+
+
+def _equal(one: Any, other: Any, tolerance: tuple[float, float] = (1e-8, 1e-8)) -> bool:
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(
             _equal(a, b, tolerance) for a, b in zip(one, other, strict=True)
         )
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_equal(one[key], other[key], tolerance) for key in one)
-    try:
-        one, other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
-    except (TypeError, ValueError):
+    numbers, others = _numbers(one), _numbers(other)
+    if numbers is None or others is None:
         return type(one) is type(other) and bool(np.all(one == other))
-    return one.shape == other.shape and bool(np.allclose(one, other, rtol=tolerance, atol=tolerance))
+    return numbers.shape == others.shape and bool(np.allclose(numbers, others, *tolerance, equal_nan=True))
 
 
-def _shown(value: Any) -> str:
-    """Return a value as a learner can read it on one line or a few."""
+def _labelled(label: str, value: Any, precision: int = 4) -> str:
+    text = _shown(value, indent=len(label) + 4, precision=precision, plain=True)
+    return f"  {label}: {text}"
+
+
+def _shown(value: Any, indent: int = 0, precision: int = 4, plain: bool = False) -> str:
+    """Return a value as a learner can read it; an array so that it can be told from a list, unless plain."""
     if callable(value):
         return getattr(value, "__name__", type(value).__name__)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_shown(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, np.ndarray) or (np.isscalar(value) and not isinstance(value, str | bool)):
-        if np.size(value) > 40:
-            return f"an array of shape {np.shape(value)}"
-        return np.array2string(np.asarray(value), precision=4, suppress_small=True, separator=", ")
+    if isinstance(value, float | np.floating) and not plain:
+        return f"{value:.6g}"
+    if isinstance(value, np.ndarray | np.generic) or (plain and isinstance(value, int | float)):
+        array = np.asarray(value)
+        if array.dtype.kind == "f" and np.isfinite(array).all() and np.all(array == np.rint(array)):
+            array = array.astype(int) if np.all(np.abs(array) < 2**53) else array
+        before = "" if plain or not array.ndim else "array("
+        width = max((len(f"{number:.{precision}g}") for number in array.flat), default=0)
+        text = np.array2string(
+            array,
+            separator=", ",
+            threshold=24,
+            prefix=" " * indent + before,
+            formatter={"float_kind": lambda number: f"{number:.{precision}g}".rjust(width)},
+        )
+        return f"{before}{text})" if before else text
     text = repr(value)
     return text if len(text) <= 120 else text[:117] + "..."

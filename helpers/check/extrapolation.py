@@ -1,5 +1,7 @@
 """Exercises of notebook 06."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from helpers import results
@@ -63,6 +65,15 @@ which_failure = Exercise(
             _by_window_first
         ),
         "0.04 nats are too little to be a failure: ask a window to give back at least 0.1.": _any_gain,
+        "a cure lowers the loss: ask for changes below −0.1 and −0.05.": lambda start, window, sharpened: (
+            "vector" if start > 0.1 else _diagnosis(0, -window, -sharpened)
+        ),
+        "vectors that were never trained make the loss rise: the change of `start` is above 0.1.": (
+            lambda start, window, sharpened: "vector" if start < -0.1 else _diagnosis(0, window, sharpened)
+        ),
+        "in small letters.": lambda start, window, sharpened: _diagnosis(
+            start, window, sharpened
+        ).capitalize(),
         "only a loss that *falls* is a cure. Sharper scores make RoPE a little worse.": _any_change,
     },
 )
@@ -71,6 +82,12 @@ which_failure = Exercise(
 def _sharpen(scores: np.ndarray, trained_length: int) -> np.ndarray:
     keys = np.arange(1, len(scores) + 1)
     return scores * (np.log(np.maximum(keys, trained_length)) / np.log(trained_length))[:, None]
+
+
+def _rows(scores: np.ndarray, trained_length: int, of_keys: Callable, otherwise: float = 1) -> np.ndarray:
+    """A number for each row that sees more keys than in training, and another for the others."""
+    keys = np.arange(1, len(scores) + 1)
+    return np.where(keys > trained_length, of_keys(keys), otherwise)[:, None]
 
 
 def _score_inputs() -> list[tuple[np.ndarray, int]]:
@@ -93,6 +110,20 @@ sharpen = Exercise(
                 scores * (np.log(np.arange(1, len(scores) + 1)) / np.log(trained_length))[:, None]
             )
         ),
+        "columns are multiplied: the queries are the rows, so give the factors the shape (n, 1).": (
+            lambda scores, trained_length: (_sharpen(np.ones_like(scores), trained_length) * scores.T).T
+        ),
+        "the factor is ln m / ln trained_length, not ln of their ratio.": lambda scores, trained_length: (
+            scores * _rows(scores, trained_length, lambda m: np.log(m / trained_length))
+        ),
+        "the other way up: more keys ask for larger scores.": lambda scores, trained_length: (
+            scores / _sharpen(np.ones_like(scores), trained_length)
+        ),
+        "multiply the row; adding the same number to all its scores changes no weight.": (
+            lambda scores, trained_length: (
+                scores + _rows(scores, trained_length, lambda m: np.log(m) / np.log(trained_length), 0)
+            )
+        ),
         "row i sees i + 1 keys, its own among them, not i.": lambda scores, trained_length: (
             scores
             * (np.log(np.maximum(np.arange(len(scores)), trained_length)) / np.log(trained_length))[:, None]
@@ -108,7 +139,7 @@ def _recalled(predicted: np.ndarray, text: np.ndarray, distance: int) -> float:
 def _recall_inputs() -> list[tuple]:
     rng = np.random.default_rng(43)
     cases = []
-    for distance in (4, 6, 10):
+    for distance in (6, 4, 10):
         text = np.resize(rng.integers(0, 16, distance), 2 * distance)
         predicted = text[1:].copy()
         wrong = rng.permutation(2 * distance - 1)[: distance // 2]
@@ -127,6 +158,18 @@ recall_share = Exercise(
     {
         "letters of the first time are counted: nobody can know those.": lambda predicted, text, distance: (
             float(np.mean(predicted == text[1:]))
+        ),
+        "one letter is lost: the first of the second time is guessed at predicted[distance − 1].": (
+            lambda predicted, text, distance: float(np.mean(predicted[distance:] == text[distance + 1 :]))
+        ),
+        "this is a number of letters; a share lies between 0 and 1.": lambda predicted, text, distance: float(
+            np.sum(predicted[distance - 1 :] == text[distance:])
+        ),
+        "the second time has `distance` letters: divide by that, not by all.": (
+            lambda predicted, text, distance: _recalled(predicted, text, distance) / 2
+        ),
+        "a share lies between 0 and 1, not 0 and 100.": lambda predicted, text, distance: (
+            100 * _recalled(predicted, text, distance)
         ),
         "one late: predicted[i] is the guess for text[i + 1].": lambda predicted, text, distance: float(
             np.mean(predicted[distance:] == text[distance:-1])

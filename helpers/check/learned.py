@@ -22,6 +22,21 @@ count_real = Exercise(
         (np.array([[0, 0, 0]]),),
     ],
     {
+        "padding gets the filler 0, not −1.": lambda mask: np.where(
+            mask == 1, np.cumsum(mask, axis=-1) - 1, -1
+        ),
+        "padding may stand anywhere, also between tokens, and gets the filler 0 there, too.": lambda mask: (
+            np.maximum(np.cumsum(mask, axis=-1) - 1, 0)
+        ),
+        "count along each text (axis 1), not from text to text.": lambda mask: np.where(
+            mask == 1, np.cumsum(mask, axis=0) - 1, 0
+        ),
+        "each text begins anew at 0: count along its own row.": lambda mask: np.where(
+            mask == 1, np.cumsum(mask).reshape(mask.shape) - 1, 0
+        ),
+        "the padding is counted, too: the first real token must be at position 0.": lambda mask: (
+            np.arange(mask.shape[-1]) * mask
+        ),
         "these count the padding too: the first real token must be at position 0.": lambda mask: (
             np.broadcast_to(np.arange(mask.shape[-1]), mask.shape)
         ),
@@ -86,6 +101,11 @@ def _last_safe(r2_by_period: dict[int, list[float]], limit: float) -> int:
     return max([gap for gap, holds in enumerate(good, start=2) if holds], default=1)
 
 
+def _counted_from_0(r2_by_period: dict[int, list[float]], limit: float) -> int:
+    safe = _safe(r2_by_period, limit)
+    return safe - 2 if safe > 1 else 1
+
+
 def _mean_safe(r2_by_period: dict[int, list[float]], limit: float) -> int:
     means = [float(np.mean(values)) for values in zip(*r2_by_period.values(), strict=True)]
     return _safe({0: means}, limit)
@@ -97,7 +117,10 @@ safe_gap = Exercise(
     "the safe gap of a real table",
     _safe,
     lambda: [
+        ({6: [0.9, 0.8, 0.75, 0.2], 17: [0.9, 0.4, 0.9, 0.9]}, 0.7),
         ({6: [0.8, 0.3, 0.75, 0.2], 17: [0.9, 0.9, 0.9, 0.9]}, 0.7),
+        ({6: [0.7, 0.6], 17: [0.9, 0.8]}, 0.7),
+        ({6: [0.9, 0.9], 17: [0.8, 0.9]}, 0.7),
         ({17: [0.99, 0.95, 0.8, 0.6], 53: [1.0, 0.99, 0.98, 0.97]}, 0.7),
         ({6: [0.5, 0.2, 0.1, 0.0], 159: [1.0, 1.0, 1.0, 1.0]}, 0.6),
     ],
@@ -108,6 +131,22 @@ safe_gap = Exercise(
         "the mean lets good circles hide a bad one: every circle must keep the limit.": _mean_safe,
         "this is the place in the list; the list begins with gap 2.": lambda r2_by_period, limit: (
             _safe(r2_by_period, limit) - 2
+        ),
+        "the lists begin with gap 2, and yours counts from 0: enumerate(…, start=2).": _counted_from_0,
+        "a value of exactly `limit` still holds.": lambda r2_by_period, limit: _safe(
+            r2_by_period, limit + 1e-9
+        ),
+        "the circle of the shortest period is not always the first to fail: ask all of them.": (
+            lambda r2_by_period, limit: _safe({0: r2_by_period[min(r2_by_period)]}, limit)
+        ),
+        "*every* circle must keep the limit, not only the best one.": lambda r2_by_period, limit: _safe(
+            {0: [max(values) for values in zip(*r2_by_period.values(), strict=True)]}, limit
+        ),
+        "this is the first gap that fails; asked is the last one before it.": lambda r2_by_period, limit: (
+            _safe(r2_by_period, limit) + 1
+        ),
+        "if not even gap 2 holds, the answer is 1: no stretching at all.": lambda r2_by_period, limit: max(
+            _safe(r2_by_period, limit), 2
         ),
     },
 )

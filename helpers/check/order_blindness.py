@@ -41,6 +41,15 @@ def _seen(scores: np.ndarray, shift: int) -> np.ndarray:
     return np.tri(*scores.shape, k=shift, dtype=bool)
 
 
+def _shifted(scores: np.ndarray, extra: int) -> np.ndarray:
+    return _softmax(np.where(_seen(scores, scores.shape[1] - scores.shape[0] + extra), scores, -np.inf))
+
+
+def _over_all(scores: np.ndarray) -> np.ndarray:
+    visible = _seen(scores, scores.shape[1] - scores.shape[0])
+    return _softmax(np.where(visible, scores, -np.inf).reshape(1, -1)).reshape(scores.shape)
+
+
 def _scores(*shapes: tuple[int, int]) -> list[tuple[np.ndarray]]:
     rng = np.random.default_rng(17)
     return [(rng.normal(size=shape).round(2),) for shape in shapes]
@@ -58,6 +67,18 @@ masked_weights = Exercise(
         "with fewer queries than keys, the queries are the *last* tokens: the last one sees all keys.": (
             lambda scores: _softmax(np.where(_seen(scores, 0), scores, -np.inf))
         ),
+        "a query sees itself, too: the diagonal is not hidden.": lambda scores: _shifted(scores, -1),
+        "one key too many: a query must not see the key right after it.": lambda scores: _shifted(scores, 1),
+        "the mask is upside down: it hides the past and shows the future.": lambda scores: _softmax(
+            np.where(_seen(scores, scores.shape[1] - scores.shape[0]), -np.inf, scores)
+        ),
+        "a hidden score of 0 still gets a weight, since exp(0) is 1. Hide with -np.inf.": lambda scores: (
+            _softmax(scores * _seen(scores, scores.shape[1] - scores.shape[0]))
+        ),
+        "the weights of each query sum to 1; yours do so all together.": _over_all,
+        "these are still scores: the softmax of each row makes weights of them.": lambda scores: np.where(
+            _seen(scores, scores.shape[1] - scores.shape[0]), scores, -np.inf
+        ),
         "nothing is hidden: a query must not see the keys that come after it.": _softmax,
         "the weights of a *query* sum to 1: take the softmax along rows, not down columns.": lambda scores: (
             _softmax(np.where(_seen(scores, scores.shape[1] - scores.shape[0]), scores, -1e30).T).T
@@ -70,9 +91,15 @@ place_from_share = Exercise(
     NOTEBOOK,
     "the place from a start token's share",
     lambda share, a: a * (1 - share) / share,
-    lambda: [(0.25, 1.0), (0.1, 3.0), (0.02, 0.5)],
+    lambda: [(0.25, 1.0), (0.1, 3.0), (0.04, 2.0)],
     {
         "the other way round: a small share means a late place.": lambda share, a: a * share / (1 - share),
+        "the sign: places are positive. From s·(a + p) = a follows s·p = a − s·a.": lambda share, a: (
+            a * (share - 1) / share
+        ),
+        "`a` is missing: it is the weight of the start token against one word.": lambda share, a: (
+            (1 - share) / share
+        ),
         "this is p + a: the start token itself is counted too.": lambda share, a: a / share,
     },
 )

@@ -1,5 +1,7 @@
 """Exercises of notebook 04."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from helpers.check.exercises import Exercise
@@ -29,6 +31,29 @@ def _mixed(x: np.ndarray, positions: np.ndarray, base: float) -> np.ndarray:
     return x * np.cos(angles) + turned * np.sin(angles)
 
 
+def _pairwise(u_turned: Callable, v_turned: Callable, exponent: Callable | None = None) -> Callable:
+    """Return a rotation in which the formulas of u and v, or the exponent, are one's own."""
+
+    def turn(x: np.ndarray, positions: np.ndarray, base: float) -> np.ndarray:
+        d = x.shape[-1]
+        pairs = np.arange(d // 2)
+        angles = positions[:, None] * float(base) ** (exponent(pairs, d) if exponent else -2 * pairs / d)
+        u, v, turned = x[:, 0::2], x[:, 1::2], np.zeros(x.shape)
+        turned[:, 0::2] = u_turned(u, v, np.cos(angles), np.sin(angles))
+        turned[:, 1::2] = v_turned(u, v, np.cos(angles), np.sin(angles))
+        return turned
+
+    return turn
+
+
+def _first(u: np.ndarray, v: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+    return u * cos - v * sin
+
+
+def _second(u: np.ndarray, v: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+    return u * sin + v * cos
+
+
 turn_pairs = Exercise(
     "turn_pairs",
     NOTEBOOK,
@@ -42,6 +67,32 @@ turn_pairs = Exercise(
         "kept.": _mixed,
         "it turns the other way. (u, v) becomes (u cos − v sin, u sin + v cos).": lambda x, positions, base: (
             rotate(x, -positions, base=base)
+        ),
+        "one sign: the first of a pair becomes u cos − v sin.": _pairwise(
+            lambda u, v, cos, sin: u * cos + v * sin, _second
+        ),
+        "one sign: the second of a pair becomes u sin + v cos.": _pairwise(
+            _first, lambda u, v, cos, sin: v * cos - u * sin
+        ),
+        "the second line uses a u that the first has already overwritten: keep the old one.": _pairwise(
+            _first, lambda u, v, cos, sin: _first(u, v, cos, sin) * sin + v * cos
+        ),
+        "the exponent is −2i/d with i the number of the pair, not −i/d.": _pairwise(
+            _first, _second, lambda pairs, d: -pairs / d
+        ),
+        "the exponent is negative: later pairs turn more slowly.": _pairwise(
+            _first, _second, lambda pairs, d: 2 * pairs / d
+        ),
+        "`base` is not used: other values than 10,000 are asked for.": lambda x, positions, base: rotate(
+            x, positions
+        ),
+        "row r turns by positions[r], not by r.": lambda x, positions, base: rotate(
+            x, np.arange(len(x)), base=base
+        ),
+        "the pairs are right, but the results are put by halves: they belong where they came from.": (
+            lambda x, positions, base: np.concatenate(
+                [rotate(x, positions, base=base)[:, 0::2], rotate(x, positions, base=base)[:, 1::2]], axis=1
+            )
         ),
     },
 )
@@ -59,6 +110,15 @@ next_positions = Exercise(
         "one too far: with 5 tokens in the cache, positions 0 to 4 are taken, and the next is 5.": (
             lambda n_cached, n_new: np.arange(n_cached, n_cached + n_new) + 1
         ),
+        "one too few: position n_cached − 1 is taken by the last token of the cache.": (
+            lambda n_cached, n_new: np.arange(n_cached, n_cached + n_new) - 1
+        ),
+        "the tokens of the cache have their positions already: return those of the new ones only.": (
+            lambda n_cached, n_new: np.arange(n_cached + n_new)
+        ),
+        "np.arange(start, stop) takes the end, not the number: it is n_cached + n_new.": (
+            lambda n_cached, n_new: np.arange(n_cached, n_new)
+        ),
     },
 )
 
@@ -66,8 +126,9 @@ next_positions = Exercise(
 def _judge(k: np.ndarray, q: np.ndarray, distance: int) -> str:
     if k.shape != q.shape:
         return f"  the key must have the shape {q.shape}, but yours has {k.shape}"
-    if not np.linalg.norm(k) > 0:
+    if not np.abs(k).max() > 0:
         return "  the key is zero"
+    k = k / np.abs(k).max()
     # A query at 1000, the key at 1000 - distance.
     keys = rotate(np.tile(k, (1001, 1)), 1000 - np.arange(1001))
     scores = keys @ rotate(q[None], [1000])[0]

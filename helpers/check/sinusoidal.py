@@ -34,6 +34,21 @@ wave_table = Exercise(
         "the position is multiplied by base^(2i/d); it has to be divided.": lambda positions, d_model, base: (
             _columns(positions, -(np.arange(d_model) // 2) * 2 / d_model, base)
         ),
+        "the exponent grows half as fast as it should: 2i/d with i the number of the pair, not i/d.": (
+            lambda positions, d_model, base: _columns(positions, np.arange(d_model) // 2 / d_model, base)
+        ),
+        "the exponent is 2i/d, not 2i/(d − 2): that is tensor2tensor's.": lambda positions, d_model, base: (
+            _columns(positions, np.arange(d_model) // 2 * 2 / (d_model - 2), base)
+        ),
+        "`base` is not used: other values than 10,000 are asked for.": lambda positions, d_model, base: (
+            _table(positions, d_model, 10_000)
+        ),
+        "this is right for the positions 0, 1, 2, …: use the numbers in `positions`.": (
+            lambda positions, d_model, base: _table(np.arange(len(positions)), d_model, base)
+        ),
+        "every position is one too large: they count from 0, whose row is 0, 1, 0, 1, …": (
+            lambda positions, d_model, base: _table(positions + 1, d_model, base)
+        ),
         "all sines come first, then all cosines: here they alternate, pair by pair.": (
             lambda positions, d_model, base: sinusoidal_encoding(positions, d_model, base, "concatenated")
         ),
@@ -55,6 +70,9 @@ undo_shift = Exercise(
     lambda: [(shift_matrix(5, 4),), (shift_matrix(2, 8, 100.0),), (shift_matrix(-3, 6),)],
     {
         "a minus sign turns every pair by half a circle more, not back.": lambda matrix: -matrix,
+        "this inverts each number by itself; the inverse of a matrix is another thing.": lambda matrix: (
+            1 / matrix
+        ),
         "this is the shift itself. How do you undo a rotation?": lambda matrix: matrix,
     },
 )
@@ -66,11 +84,14 @@ def _judge(matrix: np.ndarray, offset: int, d_model: int) -> str:
     table = sinusoidal_encoding(60, d_model)
     scores = table @ matrix @ table.T
     queries = np.arange(max(0, -offset), min(60, 60 - offset))
+    if np.ptp(scores, axis=1).max() < 1e-9 * np.abs(scores).max(initial=1e-300):
+        return "  every key gets the same score"
     found = scores[queries].argmax(axis=1) - queries
-    wrong = np.flatnonzero(found != offset)
+    wrong = queries[found != offset]
     if len(wrong):
-        query = queries[wrong[0]]
-        return f"  the query at {query} scores highest at offset {found[wrong[0]]}, not at {offset}"
+        query = wrong[np.abs(wrong - 30).argmin()]  # in the middle, with room on both sides
+        best = scores[query].argmax() - query
+        return f"  of 60 keys, the query at {query} scores highest at offset {best}, not at {offset}"
     if offset_share(scores) < 1 - 1e-6:
         return "  the score does not depend on the offset alone"
     return ""

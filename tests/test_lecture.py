@@ -1,0 +1,257 @@
+"""Every notebook as slides, live and static: nothing is cut off, all can be read, the sliders work."""
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import nbformat
+import pytest
+from lab import Lab, errors_in_cells, run_all, wait_for_idle, wait_for_pictures
+
+from helpers import __main__ as course
+from helpers.slides import css, export
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
+NAMES = [path.stem for path in PATHS]
+SMALLEST = 18  # pixels of text on a slide of 720
+DECK = ".jp-Deck .jp-Cell.jp-deck-mod-visible"
+REVEAL = ".reveal section.present:not(.stack) .jp-Cell"
+# What is wrong with the slide shown: it is higher than the window, something in it is wider than its place,
+# or its text is too small.
+FAULTS = """([cells, smallest]) => {
+    const faults = new Set();
+    const shown = [...document.querySelectorAll(cells)];
+    if (!shown.length) faults.add("nothing is shown");
+    const boxes = shown.map((cell) => cell.getBoundingClientRect());
+    const top = Math.min(...boxes.map((box) => box.top));
+    const bottom = Math.max(...boxes.map((box) => box.bottom));
+    if (top < 0 || bottom > window.innerHeight) faults.add(`the slide goes from ${top} to ${bottom}`);
+    for (const element of shown.flatMap((cell) => [...cell.querySelectorAll("*")])) {
+        const box = element.getBoundingClientRect(), name = `${element.tagName} ${element.className}`;
+        if (!box.width || element.closest("mjx-container, details:not([open]) > :not(summary)")) continue;
+        if (box.right > window.innerWidth + 1) faults.add(`${name} ends at ${box.right}`);
+        if (element.matches("pre, table, .cm-scroller") && element.scrollWidth > element.clientWidth + 2)
+            faults.add(`${name} is cut: ${element.clientWidth} of ${element.scrollWidth}`);
+        const words = [...element.childNodes].filter((node) => node.nodeType === 3);
+        const text = words.map((node) => node.data.trim());
+        const size = parseFloat(getComputedStyle(element).fontSize);
+        if (text.join("") && size < smallest) faults.add(`${name} has text of ${size} pixels: ${text[0]}`);
+    }
+    return [...faults];
+}"""
+SHOWN = f"""() => [...document.querySelectorAll(".jp-Deck .jp-Cell")]
+    .flatMap((cell, number) => cell.matches({DECK!r}) ? [number] : [])"""
+
+pytestmark = pytest.mark.browser
+
+
+def steps(path):
+    """Return what is shown after each step through a notebook, as lists of cells, by its marks."""
+    shown = []
+    for number, cell in enumerate(nbformat.read(path, as_version=4).cells):
+        kind = cell.metadata.get("slideshow", {}).get("slide_type")
+        assert kind in ("slide", "fragment", "skip"), f"{path.name}, cell {number + 1}: mark it"
+        if kind != "skip":
+            shown.append([number] if kind == "slide" else [*shown[-1], number])
+    return shown
+
+
+def slides(path):
+    """Return the cells of every slide when all of it is shown."""
+    found = steps(path)
+    return [now for now, later in zip(found, [*found[1:], []], strict=True) if now != later[:-1]]
+
+
+def wait_until_shown(page, cells):
+    page.wait_for_function(
+        f"(cells) => JSON.stringify(({SHOWN})()) === JSON.stringify(cells)", arg=cells, timeout=10_000
+    )
+
+
+def faults(page, cells):
+    return page.evaluate(FAULTS, [cells, SMALLEST])
+
+
+def go_to(page, cell):
+    page.evaluate("(cell) => { jupyterapp.shell.currentWidget.content.activeCellIndex = cell; }", cell)
+
+
+@pytest.fixture(scope="module")
+def lecture():
+    with Lab(PATHS, lecture=True) as lab:
+        yield lab
+
+
+@pytest.fixture
+def page(browser):
+    """A window of its own; at the end nothing may have gone wrong in it."""
+    page = browser.new_page()
+    problems = []
+    page.on("console", lambda message: message.type == "error" and problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(f"uncaught: {error}"))
+    yield page
+    page.close()
+    assert not problems, "\n".join(problems)
+
+
+def open_deck(lecture, page, path):
+    lecture.open(page, path.name)
+    page.locator(".jp-Deck").wait_for()
+
+
+@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+def test_every_live_slide_can_be_read(lecture, page, path):
+    open_deck(lecture, page, path)
+    run_all(page)
+    assert errors_in_cells(page) == []
+    for cells in slides(path):
+        go_to(page, cells[-1])
+        wait_until_shown(page, cells)
+        assert faults(page, DECK) == [], f"the slide of cells {cells}, counted from 0"
+
+
+def test_space_shows_one_cell_after_the_other(lecture, page):
+    path = NOTEBOOKS / "01_order_blindness.ipynb"
+    open_deck(lecture, page, path)
+    page.locator(".jp-Deck .jp-Notebook").focus()
+    shown = steps(path)
+    for cells in shown[1:]:
+        page.keyboard.press("Space")
+        wait_until_shown(page, cells)
+    page.keyboard.press("Shift+Space")
+    wait_until_shown(page, shown[-2])
+
+
+def test_a_slider_works_on_a_slide(lecture, page):
+    path = NOTEBOOKS / "04_rope.ipynb"
+    open_deck(lecture, page, path)
+    page.locator(".jp-Deck .jp-Notebook").focus()
+    page.keyboard.press("Control+Shift+Enter")  # what the command says it does
+    page.locator(".widget-image").first.wait_for(state="attached", timeout=120_000)
+    wait_for_idle(page, 120)
+    wait_for_pictures(page)
+    panel = next(
+        number
+        for number, cell in enumerate(nbformat.read(path, as_version=4).cells)
+        if cell.cell_type == "code" and cell.source.startswith("live(")
+    )
+    go_to(page, panel)
+    wait_until_shown(page, [panel])
+    cell = page.locator(DECK)
+    image, caption = cell.locator(".widget-image"), cell.locator(".widget-html-content")
+    handle, track = cell.locator(".noUi-handle").first, cell.locator(".noUi-base").first
+
+    def follows(move):
+        before = image.get_attribute("src"), caption.text_content()
+        move()
+        page.wait_for_function(
+            "([image, caption, src, words]) => image.src !== src && caption.textContent !== words",
+            arg=[image.element_handle(), caption.element_handle(), *before],
+        )
+
+    def drag():
+        start, way = handle.bounding_box(), track.bounding_box()
+        y = start["y"] + start["height"] / 2
+        page.mouse.move(start["x"] + start["width"] / 2, y)
+        page.mouse.down()
+        page.mouse.move(way["x"] + 0.8 * way["width"], y, steps=8)
+        page.mouse.up()
+
+    follows(drag)
+    # The arrows are the slider's while it has the focus, and the slide's again after a click beside it.
+    handle.focus()
+    follows(lambda: page.keyboard.press("ArrowLeft"))
+    assert page.evaluate(SHOWN) == [panel]
+    assert faults(page, DECK) == []
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory):
+    """A folder of static slides, and the notebooks' cells that must be on them."""
+    folder = tmp_path_factory.mktemp("slides")
+    assert export(PATHS, folder) == folder / "index.html"
+    return folder
+
+
+@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+def test_static_slides_open_without_a_network(static, page, path):
+    asked = []
+
+    def refuse(route):
+        asked.append(route.request.url)
+        route.abort()
+
+    page.route(re.compile("^(?!file:|data:)"), refuse)
+    page.goto((static / f"{path.stem}.html").as_uri())
+    page.wait_for_function("() => window.Reveal?.isReady() && window.MathJax?.startup?.promise")
+    page.evaluate("() => MathJax.startup.promise")
+    source = "".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+    formulas = page.locator("mjx-container svg")
+    assert (formulas.count() > 0) == ("$" in source)
+    found = slides(path)
+    assert page.evaluate("() => Reveal.getTotalSlides()") == len(found)
+    for number, cells in enumerate(found):
+        page.evaluate("(number) => Reveal.slide(number, 0, Infinity)", number)
+        assert page.locator(REVEAL).count() == len(cells)
+        assert faults(page, REVEAL) == [], f"the slide of cells {cells}, counted from 0"
+    for image in page.locator("img").all():
+        assert len(image.get_attribute("alt")) > 20
+    assert asked == []
+
+
+def test_static_slides_lead_to_each_other(static):
+    for file in static.glob("*.html"):
+        text = file.read_text(encoding="utf-8")
+        links = re.findall(r'(?:href|src)="([^"]+)"', text)
+        assert links
+        for link in links:
+            target, _, anchor = unquote(link).partition("#")
+            if target.startswith(("data:", "https:")):
+                continue
+            other = static / target if target else file
+            assert other.is_file(), link
+            if anchor and "/" not in anchor:
+                assert f'id="{anchor}"' in unquote(other.read_text(encoding="utf-8")), f"{file.name}: {link}"
+
+
+def test_the_styles_become_a_style_sheet():
+    text = """{ // a remark
+        "styles": { ":root": { "--unit": "1vh" }, ".jp-Deck p": { "margin": "0", "color": "red" } } }"""
+    assert css(text) == ":root { --unit: 1px }\n.reveal p { margin: 0; color: red }"
+
+
+def test_a_lecture_needs_a_notebook_and_the_extra(monkeypatch, capsys):
+    assert course.main(["lecture", "9"]) == 1
+    assert "none of 00_start_here" in capsys.readouterr().err
+    monkeypatch.setattr(course.importlib.util, "find_spec", lambda name: None)
+    for command in (["lecture", "04"], ["slides"]):
+        assert course.main(command) == 1
+        assert "extra: make" in capsys.readouterr().err
+
+
+def test_a_lecture_starts_the_same_way_each_time(tmp_path, monkeypatch, capsys):
+    """It leaves the learner's own settings alone, opens her copy, and passes other arguments on."""
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "04_rope.ipynb").write_bytes(PATHS[4].read_bytes())
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my" / "04_rope.ipynb").write_text("{}")
+    monkeypatch.setattr(course, "ROOT", tmp_path)
+    started = []
+
+    def run(command, environment):
+        settings = Path(environment["JUPYTERLAB_SETTINGS_DIR"])
+        started.append((command, environment, sorted(path.name for path in settings.rglob("*-settings"))))
+        return 7
+
+    monkeypatch.setattr(course, "run", run)
+    monkeypatch.delenv("COURSE_PIXEL_RATIO", raising=False)
+    assert course.main(["lecture", "04", "--no-browser"]) == 7
+    command, environment, settings = started[0]
+    assert "--LabApp.default_url=/lab/tree/04_rope.ipynb" in command
+    assert command[-1] == "--no-browser"
+    assert environment["COURSE_PIXEL_RATIO"] == "2"
+    assert "plugin.jupyterlab-settings" in settings
+    assert not Path(environment["JUPYTERLAB_SETTINGS_DIR"]).exists()
+    assert (tmp_path / "my" / "04_rope.ipynb").read_text() == "{}"
+    assert "before the course had slides" in capsys.readouterr().out
