@@ -213,8 +213,7 @@ def lecture(args, jupyter_args):
         )
     print(
         "The notebook opens as slides. Ctrl+Shift+Enter runs all of it, so that the sliders work; Space "
-        "goes on, Shift+Space back (after a slider, click beside it first), and the cards at the lower right "
-        "end the show.",
+        "goes on, Shift+Space back, and the cards at the lower right end the show.",
         flush=True,
     )
     with tempfile.TemporaryDirectory(prefix="course-lecture-") as folder:

@@ -110,6 +110,21 @@ class Picture:
                 box.focus()
                 self.follows(f"{what}: Space", lambda: box.press("Space"))
 
+    def walk_by_tab(self):
+        """Go from each control to the next with the Tab key alone; each has its words beside it."""
+        controls = self.panel.locator(".widget-hbox .noUi-handle, select, input[type=checkbox]").all()
+        controls[0].focus()
+        for control in controls[1:]:
+            for _ in range(3):  # a slider's number can be typed, and is a stop of its own
+                self.page.keyboard.press("Tab")
+                if control.evaluate("(control) => control === document.activeElement"):
+                    break
+            else:
+                pytest.fail("Tab does not reach a control")
+        for control in self.panel.locator("> .widget-hbox > *").all():
+            label = control.locator(".widget-label:visible, .widget-label-basic:visible").first
+            assert label.text_content().strip()
+
     def drag(self, control):
         """Drag a slider's handle to about a third of its way and let it go."""
         track, handle = control.locator(".noUi-base"), control.locator(".noUi-handle")
@@ -165,6 +180,7 @@ def test_notebook(lab, page, path):
         assert picture.image.get_attribute("title") == picture.caption.text_content()
         faults = [fault for fault in accessibility_faults(page) if not fault[-1]]
         assert not faults
+        picture.walk_by_tab()
         controls = picture.panel.locator("> .widget-hbox > *")
         for control in controls.all():
             picture.move_by_keyboard(control)

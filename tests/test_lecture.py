@@ -111,15 +111,17 @@ def test_every_live_slide_can_be_read(lecture, page, path):
         assert faults(page, DECK) == [], f"the slide of cells {cells}, counted from 0"
 
 
-def test_space_shows_one_cell_after_the_other(lecture, page):
+@pytest.mark.parametrize("keys", [("Space", "Shift+Space"), ("PageDown", "PageUp")])
+def test_keys_show_one_cell_after_the_other(lecture, page, keys):
     path = NOTEBOOKS / "01_order_blindness.ipynb"
     open_deck(lecture, page, path)
-    page.locator(".jp-Deck .jp-Notebook").focus()
+    go_to(page, 0)
+    forward, back = keys
     shown = steps(path)
     for cells in shown[1:]:
-        page.keyboard.press("Space")
+        page.keyboard.press(forward)
         wait_until_shown(page, cells)
-    page.keyboard.press("Shift+Space")
+    page.keyboard.press(back)
     wait_until_shown(page, shown[-2])
 
 
@@ -159,11 +161,13 @@ def test_a_slider_works_on_a_slide(lecture, page):
         page.mouse.up()
 
     follows(drag)
-    # The arrows are the slider's while it has the focus, and the slide's again after a click beside it.
+    assert faults(page, DECK) == []
+    # The arrows are the slider's while it has the focus; Space is the slide's.
     handle.focus()
     follows(lambda: page.keyboard.press("ArrowLeft"))
     assert page.evaluate(SHOWN) == [panel]
-    assert faults(page, DECK) == []
+    page.keyboard.press("Space")
+    wait_until_shown(page, next(cells for cells in slides(path) if cells[0] > panel)[:1])
 
 
 @pytest.fixture(scope="module")
