@@ -340,3 +340,28 @@ def test_a_place_that_can_not_be_written_is_told(tmp_path, monkeypatch):
     assert verdict.startswith("✓ Right")
     assert "can't be noted" in verdict
     assert not solved("99", "double")
+
+
+# what is not checked by a function
+
+
+@pytest.mark.whole
+def test_the_scheme_of_ones_own_does_what_its_solution_says(capsys):
+    """Notebook 06, exercise 4: the printed solution holds, has no failure, and does not beat the window."""
+    [path] = NOTEBOOKS.glob("06_*.ipynb")
+    names = namespace(path)
+    notebook = nbformat.read(path, as_version=4).cells
+    [text] = [
+        cell.source for cell in notebook if cell.source.startswith("**4. (a challenge)** Train a scheme")
+    ]
+    [work] = [cell.source for cell in notebook if "def put_to_the_tests" in cell.source]
+    [solution] = re.findall(r"One solution</summary>\s*```python\n(.*?)```", text, re.DOTALL)
+    exec(work, names)
+    exec(solution, names)
+    at_64, at_512, start, window, sharpened = map(
+        float, re.findall(r"[-+]?\d+\.\d\d", capsys.readouterr().out)
+    )
+    assert check.EXERCISES["which_failure"].solve(start, window, sharpened) == "none"
+    assert abs(at_512 - at_64) < 0.1
+    assert at_512 > 1.86 + 0.03
+    assert f"{at_512:.2f}" in text

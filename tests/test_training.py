@@ -861,7 +861,7 @@ def test_an_interrupt_keeps_what_is_finished_and_ends_the_rest(monkeypatch, fold
     assert pool.asked == settings[1:]
 
 
-def test_an_interrupt_while_one_trains_here_keeps_what_others_finished(monkeypatch, folder):
+def test_an_interrupt_while_one_trains_here_keeps_what_others_finished(monkeypatch, folder, capsys):
     """A scheme of the notebook trains here while processes train the others, which may be finished first."""
 
     class Mine(Alibi):
@@ -877,6 +877,11 @@ def test_an_interrupt_while_one_trains_here_keeps_what_others_finished(monkeypat
     with pytest.raises(KeyboardInterrupt):
         sweep([*THREE, Settings(Mine)], Now())
     assert len(whole_files(folder)) == 3
+    # It does not promise to go on with what it can't keep.
+    assert capsys.readouterr().out == (
+        "Stopped: 3 of 4 models are ready and kept. Run the cell to go on; "
+        "what a notebook itself defines begins anew.\n"
+    )
 
 
 def test_an_interrupt_cancels_what_waits_in_the_callers_executor(monkeypatch, tmp_path):
