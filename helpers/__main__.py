@@ -94,10 +94,11 @@ def copy_missing(source, learner):
 def find_notebook(source, wanted):
     """Return the notebook of this number, or of a name that begins so, such as "02" or "02_sinusoidal"."""
     notebooks = sorted(source.glob("*.ipynb"))
-    found = [path for path in notebooks if wanted and path.name.startswith(wanted)]
+    number = wanted.zfill(2) if wanted.isdigit() else wanted
+    found = [path for path in notebooks if number and path.name.startswith(number)]
     if len(found) != 1:
         names = ", ".join(path.stem for path in notebooks)
-        raise CannotStart(f"Say which notebook, by its number: {wanted!r} is none of {names}.")
+        raise CannotStart(f"Say which notebook, by its number, such as 01: {wanted!r} is none of {names}.")
     return found[0]
 
 
@@ -208,12 +209,13 @@ def lecture(args, jupyter_args):
     if b'"slide_type"' not in own.read_bytes():
         print(
             f"Your copy of {notebook.stem} was made before the course had slides, and is one long slide: "
-            f"rename it, and start again for a new one.",
+            "rename it, and start again for a new one.",
             flush=True,
         )
     print(
-        "The notebook opens as slides. Ctrl+Shift+Enter runs all of it, so that the sliders work; Space "
-        "goes on, Shift+Space back, and the cards at the lower right end the show.",
+        "The notebook opens as slides. Ctrl+Shift+Enter runs all of it, so that the sliders work, and comes "
+        "back to the first slide. Space goes on, Shift+Space back; F4 ends the show, and goes on with it. "
+        "Ctrl+C here ends all.",
         flush=True,
     )
     with tempfile.TemporaryDirectory(prefix="course-lecture-") as folder:

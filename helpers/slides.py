@@ -43,6 +43,7 @@ def prepare(notebook):
         for output in cell.get("outputs", []):
             if "image/png" in output.get("data", {}):
                 output.metadata["alt"] = output.data.get("text/plain", "")
+                output.metadata["panel"] = "live(" in cell.source
     return notebook
 
 

@@ -2,11 +2,11 @@
 
 Opens each in lecture mode, measures every cell, and writes slide marks so that no slide is fuller than the
 screen. A section begins a slide, a picture has one for itself, the other cells come one after the other;
-exercises are left out. Of a cell that is higher than a slide only the output is shown, or its text is set
-dense.
-All slides stand in one row: jupyterlab-deck 0.2.0 skips a subslide of a single cell.
+exercises and imports are left out. Of a cell that is higher than a slide only the output is shown, or its
+text is set dense. All slides stand in one row: jupyterlab-deck 0.2.0 skips a subslide of a single cell.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -43,8 +43,13 @@ def make_lower(page, notebook, heights) -> None:
     heights[:] = measure(page)
 
 
-def is_heading(cell) -> bool:
-    return cell.cell_type == "markdown" and cell.source.startswith(("# ", "## "))
+def begins_section(cell) -> bool:
+    return cell.cell_type == "markdown" and bool(re.search("^##? ", cell.source, re.MULTILINE))
+
+
+def only_imports(cell) -> bool:
+    lines = cell.source.splitlines()
+    return cell.cell_type == "code" and all(re.match(r"(import|from)\b|[)\s]|$", line) for line in lines)
 
 
 def is_picture(cell) -> bool:
@@ -55,7 +60,7 @@ def opens_slide(cells, heights, number: int, used: float) -> bool:
     """Say whether a cell begins a new slide, when so much of the last one is used."""
     cell = cells[number]
     if (
-        is_heading(cell)
+        begins_section(cell)
         or is_picture(cell)
         or is_picture(cells[number - 1])
         or cell.source.startswith("**Predict first")
@@ -81,7 +86,7 @@ def lay_out(cells, heights) -> list[str]:
     types, used = [], 0.0
     for number, (cell, height) in enumerate(zip(cells, heights, strict=True)):
         kind = "fragment"
-        if "exercise" in cell.metadata.get("tags", []) or height > ROOM:
+        if "exercise" in cell.metadata.get("tags", []) or only_imports(cell) or height > ROOM:
             kind = "skip"
         elif opens_slide(cells, heights, number, used):
             kind, used = "slide", 0.0

@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 import nbformat
 import pytest
+from conftest import WINDOW
 from lab import Lab, errors_in_cells, run_all, wait_for_idle, wait_for_pictures
 
 from helpers import __main__ as course
@@ -14,13 +15,14 @@ from helpers.slides import css, export
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
 NAMES = [path.stem for path in PATHS]
-SMALLEST = 18  # pixels of text on a slide of 720
+SMALLEST, SHORTEST = 17.99, 115  # pixels of text and of a slider's way, on a slide of 720
+PROJECTOR = {"width": 1920, "height": 1080}
 DECK = ".jp-Deck .jp-Cell.jp-deck-mod-visible"
 REVEAL = ".reveal section.present:not(.stack) .jp-Cell"
 # What is wrong with the slide shown: it is higher than the window, something in it is wider than its place,
 # or its text is too small.
-FAULTS = """([cells, smallest]) => {
-    const faults = new Set();
+FAULTS = """([cells, smallest, shortest]) => {
+    const faults = new Set(), unit = window.innerHeight / 720;
     const shown = [...document.querySelectorAll(cells)];
     if (!shown.length) faults.add("nothing is shown");
     const boxes = shown.map((cell) => cell.getBoundingClientRect());
@@ -36,7 +38,10 @@ FAULTS = """([cells, smallest]) => {
         const words = [...element.childNodes].filter((node) => node.nodeType === 3);
         const text = words.map((node) => node.data.trim());
         const size = parseFloat(getComputedStyle(element).fontSize);
-        if (text.join("") && size < smallest) faults.add(`${name} has text of ${size} pixels: ${text[0]}`);
+        if (element.matches(".noUi-base") && box.width < shortest * unit)
+            faults.add(`a slider has a way of ${box.width} pixels`);
+        if (text.join("") && size < smallest * unit)
+            faults.add(`${name} has text of ${size} pixels: ${text[0]}`);
     }
     return [...faults];
 }"""
@@ -70,7 +75,7 @@ def wait_until_shown(page, cells):
 
 
 def faults(page, cells):
-    return page.evaluate(FAULTS, [cells, SMALLEST])
+    return page.evaluate(FAULTS, [cells, SMALLEST, SHORTEST])
 
 
 def go_to(page, cell):
@@ -109,6 +114,13 @@ def test_every_live_slide_can_be_read(lecture, page, path):
         go_to(page, cells[-1])
         wait_until_shown(page, cells)
         assert faults(page, DECK) == [], f"the slide of cells {cells}, counted from 0"
+        if page.locator(f"{DECK} .noUi-base").count():
+            page.set_viewport_size(PROJECTOR)
+            page.wait_for_function("(height) => window.innerHeight === height", arg=PROJECTOR["height"])
+            assert faults(page, DECK) == [], (
+                f"the panel of cell {cells[0]}, counted from 0, on a large screen"
+            )
+            page.set_viewport_size(WINDOW)
 
 
 @pytest.mark.parametrize("keys", [("Space", "Shift+Space"), ("PageDown", "PageUp")])
@@ -128,9 +140,9 @@ def test_keys_show_one_cell_after_the_other(lecture, page, keys):
 def test_a_slider_works_on_a_slide(lecture, page):
     path = NOTEBOOKS / "04_rope.ipynb"
     open_deck(lecture, page, path)
-    page.locator(".jp-Deck .jp-Notebook").focus()
-    page.keyboard.press("Control+Shift+Enter")  # what the command says it does
-    page.locator(".widget-image").first.wait_for(state="attached", timeout=120_000)
+    page.keyboard.press("Control+Shift+Enter")
+    wait_until_shown(page, slides(path)[-1])
+    wait_until_shown(page, [0])  # all has run
     wait_for_idle(page, 120)
     wait_for_pictures(page)
     panel = next(
@@ -168,6 +180,49 @@ def test_a_slider_works_on_a_slide(lecture, page):
     assert page.evaluate(SHOWN) == [panel]
     page.keyboard.press("Space")
     wait_until_shown(page, next(cells for cells in slides(path) if cells[0] > panel)[:1])
+
+
+def test_a_wrong_key_changes_nothing(lecture, page):
+    """A presenter's remote sends B for black, and a lecturer leans on the keyboard."""
+    path = NOTEBOOKS / "05_relative_bias.ipynb"
+    open_deck(lecture, page, path)
+    go_to(page, 2)
+    page.keyboard.press("Space")
+    before = page.evaluate("() => JSON.stringify(jupyterapp.shell.currentWidget.model.toJSON().cells)")
+    shown = page.evaluate(SHOWN)
+    for key in [*"abcdkjmrvxyz123456", "d", "d", "Enter", "Shift+A", "Shift+B", "Shift+M", "Shift+Z"]:
+        page.keyboard.press(key)
+    after = page.evaluate("() => JSON.stringify(jupyterapp.shell.currentWidget.model.toJSON().cells)")
+    assert after == before
+    assert page.evaluate(SHOWN) == shown
+    page.keyboard.press("Space")
+    wait_until_shown(page, steps(path)[steps(path).index(shown) + 1])
+
+
+def test_a_folded_text_leaves_the_keys_alone(lecture, page):
+    path = NOTEBOOKS / "04_rope.ipynb"
+    open_deck(lecture, page, path)
+    cells = nbformat.read(path, as_version=4).cells
+    folded = next(n for n, cell in enumerate(cells) if "<summary>Explain it" in cell.source)
+    go_to(page, folded)
+    page.locator(f"{DECK} summary").first.click()
+    place = next(n for n, shown in enumerate(steps(path)) if folded == shown[-1])
+    for key, cell in (("PageDown", place + 1), ("Space", place + 2), ("PageUp", place + 1)):
+        page.keyboard.press(key)
+        wait_until_shown(page, steps(path)[cell])
+
+
+def test_the_show_ends_and_goes_on(lecture, page):
+    path = NOTEBOOKS / "01_order_blindness.ipynb"
+    open_deck(lecture, page, path)
+    go_to(page, 8)
+    page.keyboard.press("F4")
+    page.locator(".jp-Deck").wait_for(state="detached")
+    page.keyboard.press("F4")
+    page.locator(".jp-Deck").wait_for()
+    wait_until_shown(page, next(cells for cells in steps(path) if cells[-1] == 8))
+    page.keyboard.press("Home")
+    wait_until_shown(page, [0])
 
 
 @pytest.fixture(scope="module")

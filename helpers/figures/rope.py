@@ -138,12 +138,12 @@ def explorer(fig: Figure) -> Callable[..., str]:
             rotate(np.tile(q, (48, 1)), places, base=base) @ rotate(np.tile(k, (48, 1)), places, base=base).T
         )
         image.set_data(scores)
-        readout.set_text(f"score {number(score)}")
+        readout.set_text(f"score {score:.6f}")
         turned = steps * inverse_frequencies(WIDTH, base)[pair] / (2 * np.pi)
         return (
             f"Base {number(base)}, {vectors}: query at {q_place:,}, key at {k_place:,}, offset "
             f"{number(-steps)}. Pair {pair} turns {number(turned)} times over that distance. The score is "
-            f"{number(score)}."
+            f"{score:.6f}."
         )
 
     return update
