@@ -28,8 +28,8 @@ permutation_matrix = Exercise(
 )
 
 
-def _weights(scores: np.ndarray) -> np.ndarray:
-    return _softmax(np.where(_seen(scores, scores.shape[1] - scores.shape[0]), scores, -np.inf))
+def _weights(scores: np.ndarray, extra: int = 0) -> np.ndarray:
+    return _softmax(np.where(_seen(scores, extra), scores, -np.inf))
 
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
@@ -37,17 +37,14 @@ def _softmax(scores: np.ndarray) -> np.ndarray:
     return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
-def _seen(scores: np.ndarray, shift: int) -> np.ndarray:
-    return np.tri(*scores.shape, k=shift, dtype=bool)
-
-
-def _shifted(scores: np.ndarray, extra: int) -> np.ndarray:
-    return _softmax(np.where(_seen(scores, scores.shape[1] - scores.shape[0] + extra), scores, -np.inf))
+def _seen(scores: np.ndarray, extra: int = 0) -> np.ndarray:
+    """Which keys the last tokens see: those up to their own, and so many more."""
+    n_queries, n_keys = scores.shape
+    return np.tri(n_queries, n_keys, n_keys - n_queries + extra, dtype=bool)
 
 
 def _over_all(scores: np.ndarray) -> np.ndarray:
-    visible = _seen(scores, scores.shape[1] - scores.shape[0])
-    return _softmax(np.where(visible, scores, -np.inf).reshape(1, -1)).reshape(scores.shape)
+    return _softmax(np.where(_seen(scores), scores, -np.inf).reshape(1, -1)).reshape(scores.shape)
 
 
 def _scores(*shapes: tuple[int, int]) -> list[tuple[np.ndarray]]:
@@ -59,29 +56,29 @@ masked_weights = Exercise(
     "masked_weights",
     NOTEBOOK,
     "weights behind a mask",
-    _weights,
+    lambda scores: _weights(scores),
     lambda: _scores((3, 3), (2, 5), (5, 5)),
     {
         "the mask comes after the softmax, so the rows no longer sum to 1. Hide the scores (with -inf) "
-        "before it.": lambda scores: _softmax(scores) * _seen(scores, scores.shape[1] - scores.shape[0]),
+        "before it.": lambda scores: _softmax(scores) * _seen(scores),
         "with fewer queries than keys, the queries are the *last* tokens: the last one sees all keys.": (
-            lambda scores: _softmax(np.where(_seen(scores, 0), scores, -np.inf))
+            lambda scores: _weights(scores, len(scores) - scores.shape[1])
         ),
-        "a query sees itself, too: the diagonal is not hidden.": lambda scores: _shifted(scores, -1),
-        "one key too many: a query must not see the key right after it.": lambda scores: _shifted(scores, 1),
+        "a query sees itself, too: the diagonal is not hidden.": lambda scores: _weights(scores, -1),
+        "one key too many: a query must not see the key right after it.": lambda scores: _weights(scores, 1),
         "the mask is upside down: it hides the past and shows the future.": lambda scores: _softmax(
-            np.where(_seen(scores, scores.shape[1] - scores.shape[0]), -np.inf, scores)
+            np.where(_seen(scores), -np.inf, scores)
         ),
         "a hidden score of 0 still gets a weight, since exp(0) is 1. Hide with -np.inf.": lambda scores: (
-            _softmax(scores * _seen(scores, scores.shape[1] - scores.shape[0]))
+            _softmax(scores * _seen(scores))
         ),
         "the weights of each query sum to 1; yours do so all together.": _over_all,
         "these are still scores: the softmax of each row makes weights of them.": lambda scores: np.where(
-            _seen(scores, scores.shape[1] - scores.shape[0]), scores, -np.inf
+            _seen(scores), scores, -np.inf
         ),
         "nothing is hidden: a query must not see the keys that come after it.": _softmax,
         "the weights of a *query* sum to 1: take the softmax along rows, not down columns.": lambda scores: (
-            _softmax(np.where(_seen(scores, scores.shape[1] - scores.shape[0]), scores, -1e30).T).T
+            _softmax(np.where(_seen(scores), scores, -1e30).T).T
         ),
     },
 )
