@@ -83,20 +83,31 @@ masked_weights = Exercise(
     },
 )
 
-place_from_share = Exercise(
-    "place_from_share",
+
+def _weight(share: float, next_share: float) -> float:
+    """The weight of the start token against one word, from its shares at two places in a row."""
+    return 1 / (1 / next_share - 1 / share)
+
+
+place_from_shares = Exercise(
+    "place_from_shares",
     NOTEBOOK,
-    "the place from a start token's share",
-    lambda share, a: a * (1 - share) / share,
-    lambda: [(0.25, 1.0), (0.1, 3.0), (0.04, 2.0)],
+    "the place from a start token's shares",
+    lambda share, next_share: _weight(share, next_share) * (1 / share - 1),
+    lambda: [(a / (a + p), a / (a + p + 1)) for a, p in ((1.0, 3), (3.0, 27), (0.5, 100))],
     {
-        "the other way round: a small share means a late place.": lambda share, a: a * share / (1 - share),
-        "the sign: places are positive. From s·(a + p) = a follows s·p = a − s·a.": lambda share, a: (
-            a * (share - 1) / share
+        "this is the place of `next_share`, one too many.": lambda share, next_share: (
+            _weight(share, next_share) * (1 / next_share - 1)
         ),
-        "`a` is missing: it is the weight of the start token against one word.": lambda share, a: (
-            (1 - share) / share
+        "this is a, the weight of the start token: one step to go, to p.": _weight,
+        "this is p + a: the start token itself is counted, too.": lambda share, next_share: (
+            _weight(share, next_share) / share
         ),
-        "this is p + a: the start token itself is counted too.": lambda share, a: a / share,
+        "this takes a for 1. How large it is, the two shares say together.": lambda share, next_share: (
+            1 / share - 1
+        ),
+        "the sign: the next share is the smaller one, so its inverse is the larger one.": (
+            lambda share, next_share: -_weight(share, next_share) * (1 / share - 1)
+        ),
     },
 )
