@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 import nbformat
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from conftest import WINDOW
 from lab import Lab, errors_in_cells, run_all, wait_for_idle, wait_for_pictures
 
@@ -254,6 +255,10 @@ def test_static_slides_open_without_a_network(static, page, path):
         page.evaluate("(number) => Reveal.slide(number, 0, Infinity)", number)
         assert page.locator(REVEAL).count() == len(cells)
         assert faults(page, REVEAL) == [], f"the slide of cells {cells}, counted from 0"
+        if number in (0, 2, len(found) - 1):
+            wcag = {"runOnly": ["wcag2a", "wcag2aa"], "preload": False}
+            violations = Axe().run(page, options=wcag).response["violations"]
+            assert [(one["id"], one["nodes"][0]["html"]) for one in violations] == []
     for image in page.locator("img").all():
         assert len(image.get_attribute("alt")) > 20
     assert asked == []
