@@ -179,7 +179,7 @@ def double():
 def test_an_exception_is_told_with_the_line_and_the_input():
     verdict = double().verdict(boom)
     assert re.match(r"It fails, at line \d+ of its cell, `return x\[1000\]`:\n  IndexError: ", verdict)
-    assert verdict.endswith("\nThat was for x = array([0, 1, 2])")
+    assert verdict.endswith("\nThat was for x = array([0., 1., 2.])")
 
 
 def test_a_changed_input_is_told():
@@ -188,7 +188,7 @@ def test_a_changed_input_is_told():
         return x
 
     assert double().verdict(function) == (
-        "It changes its input x for x = array([0, 1, 2]):\nWork on a copy, x.copy()."
+        "It changes its input x for x = array([0., 1., 2.]):\nWork on a copy, x.copy()."
     )
 
 
@@ -197,7 +197,7 @@ def test_a_forgotten_return_is_told_with_what_was_wanted():
         print(2 * x)
 
     verdict = double().verdict(printing)
-    assert verdict.startswith("It returns None for x = array([0, 1, 2]):\n  right: [0, 2, 4]\n")
+    assert verdict.startswith("It returns None for x = array([0., 1., 2.]):\n  right: [0, 2, 4]\n")
     assert "To print is not to return." in verdict
 
     def in_place(x):
@@ -211,14 +211,32 @@ def test_one_branch_without_a_return_is_not_called_nothing_so_far():
         if len(x) == 3:
             return 2 * x
 
-    assert double().verdict(branch).startswith("It returns None for x = array([1, 1]):")
+    assert double().verdict(branch).startswith("It returns None for x = array([1., 1.]):")
 
 
 @pytest.mark.parametrize("answer", [lambda x: 2 * x + 1j, lambda x: [str(2 * v) for v in x]])
 def test_only_real_numbers_are_numbers(answer):
     verdict = double().verdict(answer)
     assert verdict.startswith("Not right yet")
-    assert "yours is complex" in verdict or "yours is list" in verdict
+    assert "yours is an array of complex128 of shape (3,)" in verdict or "yours is list: " in verdict
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_a_complex_answer_of_another_shape_gets_a_verdict(name):
+    assert EXERCISES[name].verdict(lambda *_: np.ones((1, 3)) * 1j).startswith("Not right yet")
+    assert EXERCISES[name].verdict(lambda *_: np.array([None, None])).startswith("Not right yet")
+
+
+def test_a_word_of_numpy_is_a_word():
+    exercise = EXERCISES["which_failure"]
+
+    def by_where(start, window, sharpened):
+        later = np.where(sharpened < -0.05, "dilution", np.where(window < -0.1, "distance", "none"))
+        return np.where(start > 0.1, "vector", later)
+
+    assert exercise.verdict(by_where).startswith("✓")
+    wrong = exercise.verdict(lambda *_: np.array(["vector"])[0])
+    assert "yours: 'vector'" in wrong
 
 
 def test_single_precision_is_right_and_rounding_is_not():
@@ -365,3 +383,35 @@ def test_the_scheme_of_ones_own_does_what_its_solution_says(capsys):
     assert abs(at_512 - at_64) < 0.1
     assert at_512 > 1.86 + 0.03
     assert f"{at_512:.2f}" in text
+
+
+def solution_of(number, beginning):
+    """Return the notebook's imports as a namespace, and the printed solution of an unchecked exercise."""
+    [path] = NOTEBOOKS.glob(f"{number}_*.ipynb")
+    cells = nbformat.read(path, as_version=4).cells
+    [text] = [cell.source for cell in cells if cell.source.startswith(beginning)]
+    [solution] = PYTHON_BLOCK.findall(text)
+    return namespace(path), solution, text
+
+
+def test_a_t5_table_imitates_a_steep_ramp_and_no_flat_one():
+    """Notebook 05, exercise 4."""
+    names, solution, text = solution_of("05", "**4. (a challenge)** Can a T5 table")
+    exec(solution, names)
+    error = names["imitation_error"]
+    assert max(error(1 / 8, 64), error(1 / 8, 512)) < 0.02
+    assert 0.28 < error(1 / 256, 512) < 0.38
+    assert "less than 2 %" in text
+    assert "off by a third" in text
+
+
+@pytest.mark.whole
+def test_pair_3_is_best_divided_by_about_5_and_pair_2_helps(capsys):
+    """Notebook 07, exercise 4."""
+    names, solution, _ = solution_of("07", "**4. (a challenge)** Find the best single change")
+    names["run"] = names["results"].rope_models()[0]
+    exec(solution, names)
+    by_2, by_4, by_5, by_8, both = map(float, re.findall(r": (\d\.\d\d)", capsys.readouterr().out))
+    assert by_5 < min(by_2, by_8)
+    assert by_5 <= by_4 + 0.01
+    assert both < by_5 - 0.02

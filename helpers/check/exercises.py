@@ -67,6 +67,8 @@ class Exercise:
                 answer = ...
             except (Exception, SystemExit) as error:
                 return self._failed(function, arguments, error)
+            if isinstance(answer, np.generic) or (isinstance(answer, np.ndarray) and not answer.ndim):
+                answer = answer.item()  # a plain number or word
             if answer is ...:
                 return "Not yet: the function returns nothing so far. Write it, run its cell, and see."
             changed = [
@@ -101,7 +103,7 @@ class Exercise:
         if self.judge is not None:
             numbers = _numbers(answer)
             if numbers is None:
-                return f"  an array of real numbers is wanted, but yours is {_kind(answer)}: {_shown(answer)}"
+                return f"  real numbers are wanted, but yours is {_kind(answer)}"
             if not np.isfinite(numbers).all():
                 return "  yours holds nan or inf, which are no numbers"
             return self.judge(numbers, *copy.deepcopy(arguments))
@@ -166,8 +168,10 @@ def _numbers(value: Any) -> np.ndarray | None:
 
 
 def _kind(value: Any) -> str:
-    is_complex = np.asarray(value).dtype.kind == "c" if isinstance(value, np.ndarray | complex) else False
-    return "complex" if is_complex else type(value).__name__
+    """Return in words what a value is that holds no real numbers."""
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype.name} of shape {value.shape}"
+    return f"{type(value).__name__}: {_shown(value)}"
 
 
 def _difference(answer: Any, expected: Any, tolerance: tuple[float, float]) -> str:
@@ -176,11 +180,12 @@ def _difference(answer: Any, expected: Any, tolerance: tuple[float, float]) -> s
         if _equal(answer, expected):
             return ""
         wanted = type(expected).__name__
-        kind = "" if type(answer) is type(expected) else f"  yours is {_kind(answer)}, wanted is {wanted}\n"
+        fits = isinstance(answer, str if wanted == "str" else list | np.ndarray)
+        kind = "" if fits else f"  yours is {type(answer).__name__}, wanted is {wanted}\n"
         return f"{kind}{_labelled('yours', answer)}\n{_labelled('right', expected)}"
     numbers, right = _numbers(answer), np.asarray(expected, dtype=float)
     if numbers is None:
-        return f"  yours is {_kind(answer)}: {_shown(answer)}\n{_labelled('right', right)}"
+        return f"  yours is {_kind(answer)}\n{_labelled('right', right)}"
     if numbers.shape != right.shape:
         return (
             f"  yours has the shape {numbers.shape}, wanted is {right.shape}:\n"
@@ -204,7 +209,7 @@ def _pair(numbers: np.ndarray, right: np.ndarray, off: np.ndarray) -> str:
         yours, wanted = (_labelled(*one, precision) for one in (("yours", numbers), ("right", right)))
         if yours[9:] != wanted[9:]:
             break
-    nearly = np.allclose(numbers[off], right[off], rtol=1e-3, atol=1e-4)
+    nearly = np.allclose(numbers[off], right[off], rtol=1e-2, atol=1e-4)
     return f"{yours}\n{wanted}" + ("\n  Nearly: is anything rounded on the way?" if nearly else "")
 
 
@@ -217,7 +222,8 @@ def _equal(one: Any, other: Any, tolerance: tuple[float, float] = (1e-8, 1e-8)) 
         return one.keys() == other.keys() and all(_equal(one[key], other[key], tolerance) for key in one)
     numbers, others = _numbers(one), _numbers(other)
     if numbers is None or others is None:
-        return type(one) is type(other) and bool(np.all(one == other))
+        alike = type(one) is type(other) and np.shape(one) == np.shape(other)
+        return alike and bool(np.all(one == other))
     return numbers.shape == others.shape and bool(np.allclose(numbers, others, *tolerance, equal_nan=True))
 
 
@@ -236,16 +242,20 @@ def _shown(value: Any, indent: int = 0, precision: int = 4, plain: bool = False)
         return f"{value:.6g}"
     if isinstance(value, np.ndarray | np.generic) or (plain and isinstance(value, int | float)):
         array = np.asarray(value)
-        if array.dtype.kind == "f" and np.isfinite(array).all() and np.all(array == np.rint(array)):
-            array = array.astype(int) if np.all(np.abs(array) < 2**53) else array
         before = "" if plain or not array.ndim else "array("
-        width = max((len(f"{number:.{precision}g}") for number in array.flat), default=0)
+
+        def digits(number: float) -> str:
+            text = f"{number:.{precision}g}"
+            # What is shown of the input may be typed in again, and must not become whole numbers then.
+            return text + "." if before and text.lstrip("-").isdigit() else text
+
+        width = max(map(len, map(digits, array.flat)), default=0) if array.dtype.kind == "f" else 0
         text = np.array2string(
             array,
             separator=", ",
             threshold=24,
             prefix=" " * indent + before,
-            formatter={"float_kind": lambda number: f"{number:.{precision}g}".rjust(width)},
+            formatter={"float_kind": lambda number: digits(number).rjust(width)},
         )
         return f"{before}{text})" if before else text
     text = repr(value)

@@ -64,7 +64,10 @@ which_failure = Exercise(
         "a window helps against dilution, too, since it takes far keys away. Ask sharpening first.": (
             _by_window_first
         ),
-        "0.04 nats are too little to be a failure: ask a window to give back at least 0.1.": _any_gain,
+        "unseen vectors come first: a window helps against them, too.": lambda start, window, sharpened: (
+            "distance" if window < -0.1 and sharpened >= -0.05 else _diagnosis(start, window, sharpened)
+        ),
+        "so small a change is no failure: ask a window to give back at least 0.1.": _any_gain,
         "a cure lowers the loss: ask for changes below −0.1 and −0.05.": lambda start, window, sharpened: (
             "vector" if start > 0.1 else _diagnosis(0, -window, -sharpened)
         ),

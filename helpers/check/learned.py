@@ -40,6 +40,9 @@ count_real = Exercise(
         "these count the padding too: the first real token must be at position 0.": lambda mask: (
             np.broadcast_to(np.arange(mask.shape[-1]), mask.shape)
         ),
+        "this is a running count: take 1 off, since positions begin at 0, and give padding the filler 0.": (
+            lambda mask: np.cumsum(mask, axis=-1)
+        ),
         "one too many: the first real token is number 1 of a running count, but at position 0.": (
             lambda mask: np.cumsum(mask, axis=-1) * mask
         ),
@@ -80,7 +83,8 @@ table_gradient = Exercise(
     _gradient,
     _gradient_inputs,
     {
-        "a row that is used twice gets both gradients; `+=` with an index list keeps only the last one. "
+        "a row that is used twice gets both gradients; `=` or `+=` with an index list keeps only the last "
+        "one. "
         "Use np.add.at or a loop.": _last_only,
         "a row that is used twice gets the sum of both gradients, not their mean.": _mean,
     },
@@ -121,6 +125,8 @@ safe_gap = Exercise(
         ({6: [0.8, 0.3, 0.75, 0.2], 17: [0.9, 0.9, 0.9, 0.9]}, 0.7),
         ({6: [0.7, 0.6], 17: [0.9, 0.8]}, 0.7),
         ({6: [0.9, 0.9], 17: [0.8, 0.9]}, 0.7),
+        ({6: [0.6, 0.55, 0.4], 17: [0.9, 0.9, 0.9]}, 0.5),
+        ({6: [0.95, 0.85], 17: [0.99, 0.98]}, 0.9),
         ({17: [0.99, 0.95, 0.8, 0.6], 53: [1.0, 0.99, 0.98, 0.97]}, 0.7),
         ({6: [0.5, 0.2, 0.1, 0.0], 159: [1.0, 1.0, 1.0, 1.0]}, 0.6),
     ],
@@ -133,6 +139,9 @@ safe_gap = Exercise(
             _safe(r2_by_period, limit) - 2
         ),
         "the lists begin with gap 2, and yours counts from 0: enumerate(…, start=2).": _counted_from_0,
+        "`limit` is not used: other limits than 0.7 are asked for.": lambda r2_by_period, limit: _safe(
+            r2_by_period, 0.7
+        ),
         "a value of exactly `limit` still holds.": lambda r2_by_period, limit: _safe(
             r2_by_period, limit + 1e-9
         ),

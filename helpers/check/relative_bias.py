@@ -131,7 +131,7 @@ needle_wins = Exercise(
     NOTEBOOK,
     "when the needle wins",
     _heads,
-    lambda: [(8, 5.0, 30), (8, 5.0, 1000), (4, 1.0, 40), (8, 5.0, 10), (12, 0.5, 3)],
+    lambda: [(8, 5.0, 30), (8, 5.0, 1000), (4, 1.0, 40), (8, 5.0, 10), (12, 0.5, 3), (4, 0.1, 200)],
     {
         "heads count from 1 here.": lambda n_heads, advantage, distance: [
             head - 1 for head in _heads(n_heads, advantage, distance)
@@ -143,6 +143,9 @@ needle_wins = Exercise(
             lambda n_heads, advantage, distance: [
                 head for head in range(1, n_heads + 1) if 2 ** (-8 * head / n_heads) * distance < advantage
             ]
+        ),
+        "these are True and False, head by head: the numbers of the heads are wanted.": (
+            lambda n_heads, advantage, distance: alibi_slopes(n_heads) * distance < advantage
         ),
         "return the numbers of the heads as a list.": lambda n_heads, advantage, distance: set(
             _heads(n_heads, advantage, distance)
