@@ -1,6 +1,7 @@
 """The real JupyterLab, or Notebook 7, in headless Chromium on copies of notebooks, for tests and pictures."""
 
 import json
+import re
 import secrets
 import shutil
 import socket
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import nbformat
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from helpers import __main__ as course
@@ -172,6 +174,25 @@ def run_all(page: Page, seconds: float = SECONDS_TO_RUN) -> None:
     )
     page.wait_for_function("() => window.courseRan", timeout=seconds * 1000)
     wait_for_idle(page, seconds)
+    wait_for_pictures(page)
+
+
+def run_for_the_panel(page: Page, notebook: Path) -> None:
+    """Run the imports, the training that is kept, and the panel, without what trains anew each time."""
+    for number, cell in enumerate(nbformat.read(notebook, as_version=4).cells):
+        if cell.cell_type != "code":
+            continue
+        if re.search(r"^import |^runs = ", cell.source, re.MULTILINE):
+            assert run_code(page, cell.source) == []
+        if re.search(r"^live\(", cell.source, re.MULTILINE):
+            page.evaluate(
+                """(number) => {
+                    jupyterapp.shell.currentWidget.content.activeCellIndex = number;
+                    return jupyterapp.commands.execute("notebook:run-cell");
+                }""",
+                number,
+            )
+    wait_for_idle(page, SECONDS_TO_RUN)
     wait_for_pictures(page)
 
 

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import WINDOW
-from lab import Lab, errors_in_cells, run_all, run_code, wait_for_idle, wait_for_pictures
+from lab import Lab, errors_in_cells, run_all, run_for_the_panel, wait_for_idle, wait_for_pictures
 
 from helpers import __main__ as course
 from helpers.slides import css, export
@@ -100,20 +100,6 @@ def page(browser):
     yield page
     page.close()
     assert not problems, "\n".join(problems)
-
-
-def run_for_the_panel(page, path):
-    """Run the imports, the training that is kept, and the panel, without what trains anew each time."""
-    for number, cell in enumerate(nbformat.read(path, as_version=4).cells):
-        if cell.cell_type != "code":
-            continue
-        if re.search(r"^import |^runs = ", cell.source, re.MULTILINE):
-            assert run_code(page, cell.source) == []
-        if re.search(r"^live\(", cell.source, re.MULTILINE):
-            go_to(page, number)
-            page.evaluate("() => jupyterapp.commands.execute('notebook:run-cell')")
-    wait_for_idle(page, 900)
-    wait_for_pictures(page)
 
 
 def open_deck(lecture, page, path):
