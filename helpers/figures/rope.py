@@ -90,7 +90,7 @@ def explorer(fig: Figure) -> Callable[..., str]:
     """Build the main panel: one pair turning, the score against distance, and the score matrix."""
     fig.set_size_inches(10, 4.6)
     wheel = fig.add_axes((0.005, 0.08, 0.265, 0.8))
-    curve_at = fig.add_axes((0.335, 0.16, 0.35, 0.68))
+    curve_at = fig.add_axes((0.355, 0.16, 0.335, 0.68))
     matrix_at = fig.add_axes((0.765, 0.16, 0.205, 0.68))
     _circle(wheel)
     wheel.set_title("One pair", loc="left")
@@ -106,7 +106,7 @@ def explorer(fig: Figure) -> Callable[..., str]:
     curve_at.set(xlabel="distance (positions)", ylabel="score")
     curve_at.axhline(0, color=QUIET, lw=1, ls=":")
     (curve,) = curve_at.plot(_DISTANCES, 0 * _DISTANCES, color=RED, lw=1.6)
-    (dot,) = curve_at.plot([1], [0], "o", ms=12, color=ACCENT)
+    (dot,) = curve_at.plot([1], [0], "o", ms=12, color=ACCENT, clip_on=False)
     curve_at.set_title("Score against distance")
 
     image = matrix_at.imshow(np.zeros((48, 48)), vmin=-1, vmax=1, aspect="auto", **SIGNED)
@@ -114,7 +114,7 @@ def explorer(fig: Figure) -> Callable[..., str]:
     matrix_at.set(xlabel="key", ylabel="query")
     matrix_at.yaxis.labelpad = -18
     matrix_at.set_title("Scores, 48 places")
-    readout = fig.text(0.335, 0.945, "", color=ACCENT, fontsize=15, weight="bold")
+    readout = fig.text(0.355, 0.945, "", color=ACCENT, fontsize=15, weight="bold")
 
     def update(base: float, position: int, distance: float, zero: bool, pair: int, vectors: str) -> str:
         steps = 0 if zero else round(distance)
@@ -128,7 +128,7 @@ def explorer(fig: Figure) -> Callable[..., str]:
             line.set_data([0, radius * x], [0, radius * y])
             tip.set_data([radius * x], [radius * y])
             label.set_position(
-                (1.26 * x, 1.26 * y) if name == "q" else (0.55 * x - 0.17 * y, 0.55 * y + 0.17 * x)
+                (1.26 * x, 1.26 * y) if name == "q" else (0.55 * x + 0.17 * y, 0.55 * y - 0.17 * x)
             )
         curve.set_ydata(rotate(np.tile(q, (len(_DISTANCES), 1)), _DISTANCES, base=base) @ k)
         score = q_turned @ k_turned
@@ -138,12 +138,13 @@ def explorer(fig: Figure) -> Callable[..., str]:
             rotate(np.tile(q, (48, 1)), places, base=base) @ rotate(np.tile(k, (48, 1)), places, base=base).T
         )
         image.set_data(scores)
-        readout.set_text(f"score {score:.6f}")
+        shown = f"{score:.6f}".replace("-", "−")  # enough digits to see that none of them changes
+        readout.set_text(f"score {shown}")
         turned = steps * inverse_frequencies(WIDTH, base)[pair] / (2 * np.pi)
         return (
             f"Base {number(base)}, {vectors}: query at {q_place:,}, key at {k_place:,}, offset "
             f"{number(-steps)}. Pair {pair} turns {number(turned)} times over that distance. The score is "
-            f"{score:.6f}."
+            f"{shown}."
         )
 
     return update
