@@ -72,16 +72,22 @@ def ntk_by_parts(
 
     A pair that turned low_rotations times or less within trained_length is divided by factor, one that turned
     high_rotations times or more is kept, and between the two the share kept grows linearly with the number of
-    turns. This is the paper's ramp; yarn has the one of its code. Raises ValueError unless low < high.
+    turns. If both thresholds are equal, the ramp is a step: pairs that turned more often than that are kept,
+    and all others are divided. This is the paper's ramp; yarn has the one of its code. Raises ValueError
+    unless 0 <= low_rotations <= high_rotations.
     """
     trained_length = _length("trained_length", trained_length, at_least=1)
     factor = arguments.real_number("factor", factor, positive=True)
     low_rotations = _at_least_0("low_rotations", low_rotations)
     high_rotations = arguments.real_number("high_rotations", high_rotations)
-    _in_order("low_rotations", low_rotations, "high_rotations", high_rotations)
+    _in_order("low_rotations", low_rotations, "high_rotations", high_rotations, may_be_equal=True)
     inv_freq = inverse_frequencies(rotary_dim, base)
     turns = trained_length * inv_freq / (2 * np.pi)
-    kept = np.clip((turns - low_rotations) / (high_rotations - low_rotations), 0, 1)
+    if low_rotations == high_rotations:
+        kept = (turns > low_rotations).astype(np.float64)
+    else:
+        with np.errstate(over="ignore"):  # a ramp of almost no width
+            kept = np.clip((turns - low_rotations) / (high_rotations - low_rotations), 0, 1)
     return _checked(_mixed(inv_freq, factor, kept), "factor")
 
 
@@ -111,7 +117,7 @@ def yarn(
     factor = arguments.real_number("factor", factor, positive=True)
     beta_fast = arguments.real_number("beta_fast", beta_fast, positive=True)
     beta_slow = arguments.real_number("beta_slow", beta_slow, positive=True)
-    _in_order("beta_slow", beta_slow, "beta_fast", beta_fast)
+    _in_order("beta_slow", beta_slow, "beta_fast", beta_fast, may_be_equal=False)
     inv_freq, base = inverse_frequencies(rotary_dim, base), float(base)
     if base <= 1:
         raise ValueError(f"base must be above 1 for a ramp over the pairs, but got {base}")
@@ -155,11 +161,13 @@ def llama3(
 ) -> RotaryScaling:
     """Return Llama 3.1's rule, which is ntk_by_parts under other names (Dubey et al. 2024, arXiv:2407.21783).
 
-    Its published code speaks of wavelengths; trained_length/wavelength is the number of turns.
+    Its published code speaks of wavelengths; trained_length/wavelength is the number of turns. Llama 4 Scout
+    sets both thresholds to 1, which makes the ramp a step. A pair that turns exactly that often is divided
+    here, whereas the published formula would be 0/0.
     """
-    low_freq_factor = arguments.real_number("low_freq_factor", low_freq_factor, positive=True)
-    high_freq_factor = arguments.real_number("high_freq_factor", high_freq_factor, positive=True)
-    _in_order("low_freq_factor", low_freq_factor, "high_freq_factor", high_freq_factor)
+    low_freq_factor = _at_least_0("low_freq_factor", low_freq_factor)
+    high_freq_factor = arguments.real_number("high_freq_factor", high_freq_factor)
+    _in_order("low_freq_factor", low_freq_factor, "high_freq_factor", high_freq_factor, may_be_equal=True)
     turns = {"low_rotations": low_freq_factor, "high_rotations": high_freq_factor}
     return ntk_by_parts(rotary_dim, base, trained_length=trained_length, factor=factor, **turns)
 
@@ -254,9 +262,10 @@ def _length(name: str, value: int, at_least: int = 0) -> int:
     return length
 
 
-def _in_order(low_name: str, low: float, high_name: str, high: float) -> None:
-    if not low < high:
-        raise ValueError(f"{high_name} must be above {low_name} = {low}, but got {high}")
+def _in_order(low_name: str, low: float, high_name: str, high: float, *, may_be_equal: bool) -> None:
+    if low > high or (low == high and not may_be_equal):
+        allowed = "at least" if may_be_equal else "above"
+        raise ValueError(f"{high_name} must be {allowed} {low_name} = {low}, but got {high}")
 
 
 def _at_least_0(name: str, value: float) -> float:

@@ -114,19 +114,25 @@ def slow_ntk_by_parts(d, base, trained_length, factor, low_rotations=1, high_rot
     new = []
     for w in slow_old(d, base):
         rotations = trained_length / (2 * math.pi / w)
-        keep = (rotations - low_rotations) / (high_rotations - low_rotations)
-        keep = min(max(keep, 0.0), 1.0)
+        if low_rotations == high_rotations:
+            keep = 1.0 if rotations > low_rotations else 0.0
+        else:
+            keep = (rotations - low_rotations) / (high_rotations - low_rotations)
+            keep = min(max(keep, 0.0), 1.0)
         new.append(keep * w + (1 - keep) * w / factor)
     return new, 1.0
 
 
 def slow_llama3(d, base, trained_length, factor, low_freq_factor=1, high_freq_factor=4):
+    """The published code, with its comparisons of wavelengths; there it divides 0 by 0 for equal factors."""
+    longest = trained_length / low_freq_factor if low_freq_factor else math.inf
+    shortest = trained_length / high_freq_factor if high_freq_factor else math.inf
     new = []
     for w in slow_old(d, base):
         wavelength = 2 * math.pi / w
-        if wavelength < trained_length / high_freq_factor:
+        if wavelength < shortest:
             new.append(w)
-        elif wavelength > trained_length / low_freq_factor:
+        elif wavelength > longest or longest == shortest:
             new.append(w / factor)
         else:
             keep = (trained_length / wavelength - low_freq_factor) / (high_freq_factor - low_freq_factor)
@@ -219,8 +225,8 @@ def by_parts_calls(draw, name="ntk_by_parts", factors=FACTORS, bases=BASES):
         "ntk_by_parts": ("low_rotations", "high_rotations"),
         "llama3": ("low_freq_factor", "high_freq_factor"),
     }
-    low = draw(st.sampled_from([0.25, 1, 2.0]))
-    limits = dict(zip(names[name], (low, low + draw(st.sampled_from([0.5, 3, 31.0]))), strict=True))
+    low = draw(st.sampled_from([0, 0.25, 1, 2.0]))
+    limits = dict(zip(names[name], (low, low + draw(st.sampled_from([0, 0.5, 3, 31.0]))), strict=True))
     keywords = {"trained_length": draw(LENGTHS), "factor": draw(factors), **limits}
     return name, draw(EVEN_WIDTHS), draw(bases), keywords
 
@@ -1198,6 +1204,75 @@ def test_ll3_02_the_slow_half_of_llama_is_divided_by_the_factor(d, factor):
     same(new[slow], old[slow] / factor)
 
 
+# thresholds that are equal, or 0
+
+BY_TURNS = {
+    "ntk_by_parts": ("low_rotations", "high_rotations"),
+    "llama3": ("low_freq_factor", "high_freq_factor"),
+}
+
+
+def with_thresholds(name, low, high, d=8, base=10_000.0, **keywords):
+    """The frequencies of a method whose ramp goes by turns."""
+    thresholds = dict(zip(BY_TURNS[name], (low, high), strict=True))
+    return getattr(context_extension, name)(d, base, factor=16.0, **thresholds, **keywords).inv_freq
+
+
+@pytest.mark.parametrize("name", BY_TURNS)
+def test_llama_4_scout_has_a_step_in_place_of_a_ramp(name):
+    """Its published settings: 35 pairs turn more than once within 8,192 tokens, and 29 do not."""
+    new = with_thresholds(name, 1.0, 1.0, 128, 500_000.0, trained_length=8192)
+    old = [500_000.0 ** (-2 * i / 128) for i in range(64)]
+    assert 8192 * old[34] / (2 * math.pi) > 1 > 8192 * old[35] / (2 * math.pi)
+    close(new, [*old[:35], *(w / 16 for w in old[35:])])
+    assert new[-1] == pytest.approx(FAULTS["LL3-02"]["wrong_value"] / 16, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", BY_TURNS)
+@pytest.mark.parametrize("pair", range(4))
+def test_a_pair_that_turns_exactly_as_often_as_both_thresholds_say_is_divided(pair, name):
+    """There the published formula is 0/0. A threshold that is one digit smaller keeps the pair."""
+    old = inverse_frequencies(8)
+    turns = 64 * old / (2 * np.pi)
+    for threshold, kept in (
+        (np.nextafter(turns[pair], 0), pair + 1),
+        (turns[pair], pair),
+        (np.nextafter(turns[pair], 99), pair),
+    ):
+        new = with_thresholds(name, threshold, threshold, trained_length=64)
+        np.testing.assert_array_equal(new, [*old[:kept], *(old[kept:] / 16)])
+
+
+@pytest.mark.parametrize("name", BY_TURNS)
+@pytest.mark.parametrize("threshold", [0.01, 1, 10.0])
+def test_a_step_is_what_an_ever_steeper_ramp_comes_to(threshold, name):
+    step = with_thresholds(name, threshold, threshold, 64, trained_length=64)
+    steep = with_thresholds(name, threshold, threshold * (1 + 1e-12), 64, trained_length=64)
+    close(step, steep)
+    assert set(np.round(inverse_frequencies(64) / step).tolist()) == {1, 16}
+
+
+@pytest.mark.parametrize("name", BY_TURNS)
+def test_a_lower_threshold_of_0_divides_no_pair_as_a_whole(name):
+    """From 0 turns on the share kept is the number of turns over the upper threshold."""
+    old = inverse_frequencies(8)
+    share = np.minimum(64 * old / (2 * np.pi) / 4, 1)
+    assert share[0] == 1 > share[1]
+    close(with_thresholds(name, 0, 4, trained_length=64), share * old + (1 - share) * old / 16)
+    np.testing.assert_array_equal(with_thresholds(name, 0, 0.0, trained_length=64), old)
+    np.testing.assert_array_equal(with_thresholds(name, 0, 5e-324, trained_length=64), old)
+
+
+@pytest.mark.parametrize("name", BY_TURNS)
+@pytest.mark.parametrize(("low", "high"), [(1.5, 1), (1, 0), (1, np.nextafter(1, 0)), (0, -1)])
+def test_thresholds_that_fall_are_refused_by_name(low, high, name):
+    low_name, high_name = BY_TURNS[name]
+    message = refuses(
+        lambda: with_thresholds(name, low, high, trained_length=64), ValueError, high_name, float(high)
+    )
+    assert f"at least {low_name} = {float(low)}" in message
+
+
 # the edge of float64
 
 HUGE, BEYOND = 10**300, 10**400  # float64 ends between the two
@@ -1299,8 +1374,8 @@ def is_optional(name, argument):
 EACH_LENGTH = pytest.mark.parametrize(
     ("name", "argument"), arguments_of("trained_length", "length", "max_length")
 )
-ROTATIONS = ["low_rotations", "high_rotations", "beta_fast", "beta_slow"]
-POSITIVE = ["factor", "low_freq_factor", "high_freq_factor", "attention_factor"]
+ROTATIONS = ["low_rotations", "high_rotations", "low_freq_factor", "beta_fast", "beta_slow"]
+POSITIVE = ["factor", "high_freq_factor", "attention_factor"]
 EACH_POSITIVE = pytest.mark.parametrize(("name", "argument"), arguments_of(*POSITIVE))
 EACH_NUMBER = pytest.mark.parametrize(
     ("name", "argument"), arguments_of(*POSITIVE, *ROTATIONS, "mscale", "mscale_all_dim")
