@@ -109,6 +109,8 @@ def yarn(
     The ramp has the ends of ntk_by_parts, at beta_fast and beta_slow turns, but between them the share kept
     falls linearly with the number of the pair. Both ends are rounded outwards to whole pairs unless truncate
     is False (as in gpt-oss). base must be above 1, where pairs are ordered from fast to slow.
+    Two extremes follow the paper instead. If not even the fastest pair turns more than beta_slow times, all
+    pairs are divided (the code keeps the fastest, or all); if each turns beta_fast times, all are kept.
     attention_factor: 0.1 ln(factor) + 1 (1 for factors up to 1) unless given. With both mscale and
     mscale_all_dim (DeepSeek) it is (0.1 mscale ln(factor) + 1) / (0.1 mscale_all_dim ln(factor) + 1), and
     yarn_softmax_multiplier has the rest; mscale alone is ignored, as in the transformers library.
@@ -126,11 +128,13 @@ def yarn(
         return rotary_dim * np.log(trained_length / (2 * np.pi * times)) / (2 * np.log(base))
 
     low, high = pair_that_turns(beta_fast), pair_that_turns(beta_slow)
+    divides_all = high <= 0  # not even pair 0 turns more than beta_slow times
     if arguments.flag("truncate", truncate):
         low, high = np.floor(low), np.ceil(high)
     low, high = max(low, 0), min(high, rotary_dim - 1)  # sic: the reference's bound, not the last pair
-    high = max(high, low + 0.001)  # a step where the bounds meet, or have crossed
-    kept = 1 - np.clip((np.arange(len(inv_freq)) - low) / (high - low), 0, 1)
+    high = max(high, low + 0.001)  # where the bounds have crossed, all pairs lie below both of them
+    ramp = np.clip((np.arange(len(inv_freq)) - low) / (high - low), 0, 1)
+    kept = np.zeros(len(ramp)) if divides_all else 1 - ramp
     if attention_factor is not None:
         temperature = arguments.real_number("attention_factor", attention_factor, positive=True)
     else:

@@ -152,6 +152,14 @@ def yarn_ends(d, base, trained_length, beta_fast=32, beta_slow=1, truncate=True)
     return max(low, 0), min(high, d - 1)
 
 
+def published_ramp(d, base, trained_length, beta_fast=32, beta_slow=1, truncate=True):
+    """How much of each pair YaRN's own code divides, also where its bounds have crossed."""
+    low, high = yarn_ends(d, base, trained_length, beta_fast, beta_slow, truncate)
+    if low == high:
+        high += 0.001
+    return [min(max((i - low) / (high - low), 0.0), 1.0) for i in range(d // 2)]
+
+
 def slow_temperature(factor, mscale=1.0):
     return 0.1 * mscale * math.log(factor) + 1 if factor > 1 else 1.0
 
@@ -168,13 +176,12 @@ def slow_yarn(
     mscale_all_dim=None,
     attention_factor=None,
 ):
-    low, high = yarn_ends(d, base, trained_length, beta_fast, beta_slow, truncate)
-    if low == high:
-        high += 0.001
-    new = []
-    for i, w in enumerate(slow_old(d, base)):
-        t = min(max((i - low) / (high - low), 0.0), 1.0)
-        new.append(w * (1 - t) + w / factor * t)
+    ramp = published_ramp(d, base, trained_length, beta_fast, beta_slow, truncate)
+    if trained_length / (2 * math.pi) <= beta_slow:  # the turns of the fastest pair
+        ramp = [1.0] * (d // 2)
+    elif index_of(beta_fast, d, base, trained_length) >= d - 1:
+        ramp = [0.0] * (d // 2)
+    new = [w * (1 - t) + w / factor * t for w, t in zip(slow_old(d, base), ramp, strict=True)]
     if attention_factor is None:
         attention_factor = slow_temperature(factor)
         if mscale is not None and mscale_all_dim is not None:
@@ -233,10 +240,11 @@ def by_parts_calls(draw, name="ntk_by_parts", factors=FACTORS, bases=BASES):
 
 @st.composite
 def yarn_calls(draw, factors=FACTORS):
-    """Calls in which some pair, real or not, turns more than beta_slow and less than beta_fast times."""
-    d, base = draw(EVEN_WIDTHS), draw(LARGE_BASES)
+    """Calls in which the ends of the ramp are not so near to a pair that rounding may go either way."""
+    d, base = draw(EVEN_WIDTHS), draw(LARGE_BASES | st.just(5.0))
+    lengths = st.integers(1, 32) | st.integers(32, 2**20) | st.sampled_from([128, 2048, 4096, 131_072])
     ramp = {
-        "trained_length": draw(st.integers(32, 2**20) | st.sampled_from([128, 2048, 4096, 131_072])),
+        "trained_length": draw(lengths),
         "beta_fast": draw(st.sampled_from([8, 32, 40.5])),
         "beta_slow": draw(st.sampled_from([0.5, 1, 2.5])),
         "truncate": draw(st.booleans()),
@@ -244,8 +252,6 @@ def yarn_calls(draw, factors=FACTORS):
     for beta in (ramp["beta_fast"], ramp["beta_slow"]):
         index = index_of(beta, d, base, ramp["trained_length"])
         assume(abs(index - round(index)) > 1e-6)
-    low, high = yarn_ends(d, base, **ramp)
-    assume(low <= high)
     scales = st.floats(0.1, 2)
     mscale = draw(maybe(scales))
     mscale_all_dim = None if mscale is None else draw(maybe(scales | st.just(mscale)))
@@ -1075,10 +1081,48 @@ def test_yarn_02_the_range_is_rounded_outwards_or_not_at_all(trained_length, d):
     assert line_of(rounded) == pytest.approx((math.floor(raw[0]), math.ceil(raw[1])), abs=1e-9)
 
 
-def test_yarn_02_a_range_of_no_width_is_a_step():
-    """c(1) is just below 0 for a trained length of 6: both ends are 0, and only pair 0 is kept."""
-    ramp = yarn_ramp(16, 10_000.0, trained_length=6)
-    np.testing.assert_allclose(ramp, [0.0] + 7 * [1.0], rtol=0, atol=1e-12)
+def test_yarn_where_not_one_pair_turns_once_smallest_input():
+    """c(1) is -0.2, which is rounded to 0: the published code keeps pair 0, which turns 0.64 times."""
+    found = context_extension.yarn(8, trained_length=4, factor=2).inv_freq
+    np.testing.assert_array_equal(found / inverse_frequencies(8), [0.5, 0.5, 0.5, 0.5])
+    assert published_ramp(8, 10_000, 4) == [0, 1, 1, 1]
+    assert published_ramp(8, 10_000, 4, truncate=False) == [0, 0, 0, 0]
+    assert published_ramp(64, 10_000, 4) == [0] * 32
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+@pytest.mark.parametrize("trained_length", [1, 4, 6])
+@pytest.mark.parametrize(("d", "base"), [(2, 10_000.0), (8, 10_000.0), (64, 500_000.0), (128, 20.0)])
+def test_yarn_divides_all_pairs_if_not_one_turns_once_as_the_paper_says(d, base, trained_length, truncate):
+    keywords = {"trained_length": trained_length, "factor": 4.0}
+    found = context_extension.yarn(d, base, truncate=truncate, **keywords)
+    np.testing.assert_array_equal(found.inv_freq, inverse_frequencies(d, base) / 4)
+    paper = context_extension.ntk_by_parts(d, base, **keywords)
+    np.testing.assert_array_equal(found.inv_freq, paper.inv_freq)
+    assert found.attention_factor == pytest.approx(slow_temperature(4.0), rel=1e-15)
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+def test_yarn_divides_all_pairs_up_to_exactly_beta_slow_turns_of_the_fastest(truncate):
+    turns = 64 / (2 * np.pi)
+    assert 64 / (2 * np.pi * turns) == 1
+    for beta_slow, pairs_divided in ((turns, 8), (turns * 1.001, 8), (turns * 0.999, 7)):
+        ramp = yarn_ramp(16, 10_000.0, trained_length=64, beta_slow=beta_slow, truncate=truncate)
+        np.testing.assert_array_equal(ramp, [0.0] * (8 - pairs_divided) + [1.0] * pairs_divided)
+
+
+@pytest.mark.parametrize("truncate", [True, False])
+@pytest.mark.parametrize("d", [2, 8, 64])
+def test_yarn_keeps_all_pairs_if_each_turns_more_than_beta_fast_times(d, truncate):
+    """With a base of 5 and a billion tokens even the lower end lies beyond d - 1."""
+    keywords = {"trained_length": 10**9 if d < 64 else 2**53, "factor": 4.0}
+    base = 5.0 if d < 64 else 1.5
+    assert index_of(32, d, base, keywords["trained_length"]) > d - 1
+    found = context_extension.yarn(d, base, truncate=truncate, **keywords)
+    np.testing.assert_array_equal(found.inv_freq, inverse_frequencies(d, base))
+    paper = context_extension.ntk_by_parts(d, base, **keywords)
+    np.testing.assert_array_equal(found.inv_freq, paper.inv_freq)
+    assert published_ramp(d, base, keywords["trained_length"], truncate=truncate) == [1] * (d // 2)
 
 
 def test_yarn_04_smallest_input():
