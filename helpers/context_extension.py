@@ -113,7 +113,8 @@ def yarn(
     pairs are divided (the code keeps the fastest, or all); if each turns beta_fast times, all are kept.
     attention_factor: 0.1 ln(factor) + 1 (1 for factors up to 1) unless given. With both mscale and
     mscale_all_dim (DeepSeek) it is (0.1 mscale ln(factor) + 1) / (0.1 mscale_all_dim ln(factor) + 1), and
-    yarn_softmax_multiplier has the rest; mscale alone is ignored, as in the transformers library.
+    yarn_softmax_multiplier has the rest. One of the two alone is ignored, and a 0 counts as not given, since
+    the transformers library reads configurations so (DeepSeek's own code takes this 0 as a number).
     """
     trained_length = _length("trained_length", trained_length, at_least=1)
     factor = arguments.real_number("factor", factor, positive=True)
@@ -146,6 +147,7 @@ def yarn_softmax_multiplier(factor: float, mscale_all_dim: float) -> float:
     """Return (0.1 mscale_all_dim ln(factor) + 1)^2, by which DeepSeek multiplies all scores.
 
     There the temperature acts on features that do not turn as well, so it is not in attention_factor.
+    With mscale_all_dim 0 this is 1, as in DeepSeek's code, which then leaves the scores alone.
     """
     factor = arguments.real_number("factor", factor, positive=True)
     growth = _growth(factor, _at_least_0("mscale_all_dim", mscale_all_dim))
@@ -239,9 +241,9 @@ def _growth(factor: float, mscale: float) -> float:
 
 
 def _temperature(factor: float, mscale: float | None, mscale_all_dim: float | None) -> float:
-    above = None if mscale is None else _at_least_0("mscale", mscale)
-    below = None if mscale_all_dim is None else _at_least_0("mscale_all_dim", mscale_all_dim)
-    if above is None or below is None:
+    above = 0.0 if mscale is None else _at_least_0("mscale", mscale)
+    below = 0.0 if mscale_all_dim is None else _at_least_0("mscale_all_dim", mscale_all_dim)
+    if above == 0 or below == 0:
         return _growth(factor, 1.0)
     return _growth(factor, above) / _growth(factor, below)
 

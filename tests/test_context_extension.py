@@ -184,7 +184,7 @@ def slow_yarn(
     new = [w * (1 - t) + w / factor * t for w, t in zip(slow_old(d, base), ramp, strict=True)]
     if attention_factor is None:
         attention_factor = slow_temperature(factor)
-        if mscale is not None and mscale_all_dim is not None:
+        if mscale and mscale_all_dim:
             attention_factor = slow_temperature(factor, mscale) / slow_temperature(factor, mscale_all_dim)
     return new, attention_factor
 
@@ -252,9 +252,9 @@ def yarn_calls(draw, factors=FACTORS):
     for beta in (ramp["beta_fast"], ramp["beta_slow"]):
         index = index_of(beta, d, base, ramp["trained_length"])
         assume(abs(index - round(index)) > 1e-6)
-    scales = st.floats(0.1, 2)
+    scales = st.floats(0.1, 2) | st.just(0.0)
     mscale = draw(maybe(scales))
-    mscale_all_dim = None if mscale is None else draw(maybe(scales | st.just(mscale)))
+    mscale_all_dim = draw(maybe(scales) | st.just(mscale))
     temperature = {
         "mscale": mscale,
         "mscale_all_dim": mscale_all_dim,
@@ -1151,6 +1151,32 @@ def test_yarn_05_smallest_input():
 def test_yarn_05_the_multiplier_knows_mscale_all_dim_alone(mscale_all_dim, right):
     assert yarn_softmax_multiplier(40, mscale_all_dim) == pytest.approx(right, abs=5e-6)
     assert list(inspect.signature(yarn_softmax_multiplier).parameters) == ["factor", "mscale_all_dim"]
+
+
+@pytest.mark.parametrize("zero", [0, 0.0, -0.0])
+def test_an_mscale_of_0_counts_as_not_given(zero):
+    """As a number, mscale = 0 beside mscale_all_dim = 1 would give 1/1.3689 in place of 1.3689."""
+    plain = 0.1 * math.log(40) + 1
+    for mscale, mscale_all_dim in ((zero, 1.0), (0.707, zero), (zero, zero), (zero, None), (None, zero)):
+        found = call("yarn", factor=40, mscale=mscale, mscale_all_dim=mscale_all_dim)
+        assert found.attention_factor == pytest.approx(plain, rel=1e-15)
+        assert found.attention_factor == call("yarn", factor=40, mscale=None).attention_factor
+    both = call("yarn", factor=40, mscale=0.707, mscale_all_dim=1.0)
+    assert both.attention_factor == pytest.approx((0.0707 * math.log(40) + 1) / plain, rel=1e-15)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1, 40, 1e300])
+def test_the_softmax_multiplier_leaves_scores_alone_if_mscale_all_dim_is_0(factor):
+    for zero in (0, 0.0):
+        assert yarn_softmax_multiplier(factor, zero) == 1.0
+
+
+@pytest.mark.parametrize("bad", [-1, -0.5])
+@pytest.mark.parametrize("argument", ["mscale", "mscale_all_dim"])
+def test_a_negative_mscale_is_refused_whatever_the_other_is(argument, bad):
+    other = {"mscale": "mscale_all_dim", "mscale_all_dim": "mscale"}[argument]
+    for value in (None, 0, 1.0):
+        refuses_number(lambda v=value: call("yarn", **{argument: bad, other: v}), argument, bad)
 
 
 def test_yarn_07_smallest_input():
