@@ -193,25 +193,36 @@ def t5_bias(
 # --- ALiBi: a fixed slope a head --------
 
 
-def alibi_slopes(n_heads: int) -> np.ndarray:
+def alibi_slopes(n_heads: int, alibi_bias_max: float = 8.0) -> np.ndarray:
     """Return each head's slope, float64 (n_heads,): 2^(-8h/n_heads) for h = 1 to n_heads, a power of two.
 
     For other counts: the slopes of the largest power of two below, then the 1st, 3rd, 5th, ... of twice that
     power, in this order (the original code's; the list is then not sorted).
+    alibi_bias_max: what stands in place of the 8, above 0; the smallest slope is 2^-alibi_bias_max. The name
+    is MPT's, whose code takes every second slope of the next power of two, then those left out. For every
+    n_heads that gives the same slopes as the original rule, in the same order.
     """
     n_heads = arguments.whole_number("n_heads", n_heads, at_least=1)
+    largest = arguments.real_number("alibi_bias_max", alibi_bias_max, positive=True)
     power = 2 ** (n_heads.bit_length() - 1)  # the largest power of two that is not above n_heads
-    slopes = 2.0 ** (-8 * np.arange(1, power + 1) / power)
-    between = 2.0 ** (-8 * np.arange(1, 2 * power, 2) / (2 * power))
+    slopes = 2.0 ** (-largest * (np.arange(1, power + 1) / power))
+    between = 2.0 ** (-largest * (np.arange(1, 2 * power, 2) / (2 * power)))
     return np.concatenate([slopes, between[: n_heads - power]])
 
 
-def alibi_bias(n_heads: int, n_queries: int, n_keys: int | None = None, *, causal: bool = True) -> np.ndarray:
+def alibi_bias(
+    n_heads: int,
+    n_queries: int,
+    n_keys: int | None = None,
+    *,
+    causal: bool = True,
+    alibi_bias_max: float = 8.0,
+) -> np.ndarray:
     """Return -slope * distance for each head, query and key, float64 (n_heads, n_queries, n_keys).
 
     Add it after the scaling by 1/sqrt(head_dim). causal: -inf for keys after the query; else they count by
-    their distance too, as in encoders.
+    their distance too, as in encoders. alibi_bias_max: as in alibi_slopes.
     """
     offsets = relative_offsets(n_queries, n_keys)
-    bias = 0.0 - alibi_slopes(n_heads)[:, None, None] * np.abs(offsets)  # 0.0, never -0.0
+    bias = 0.0 - alibi_slopes(n_heads, alibi_bias_max)[:, None, None] * np.abs(offsets)  # 0.0, never -0.0
     return np.where(offsets > 0, -np.inf, bias) if arguments.flag("causal", causal) else bias

@@ -1,5 +1,6 @@
 """Positions on the scores (notebook 05): offsets, Shaw, the skew step, T5 buckets, ALiBi."""
 
+import inspect
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from bad_input import (
     NOT_A_COUNT,
     NOT_A_FLAG,
+    NOT_A_NUMBER,
     NOT_FINITE,
     cases,
     finite_or_refused,
@@ -629,13 +631,13 @@ def test_t5_02_scale_one_with_a_t5_bias_is_the_plain_sum(head_dim):
 # ALiBi
 
 
-def original_slopes(n_heads):
+def original_slopes(n_heads, largest=8):
     """The rule of the authors' code by exponents: a power of two, then every other one of twice as many."""
     power = 1
     while 2 * power <= n_heads:
         power *= 2
-    exponents = [8 * h / power for h in range(1, power + 1)]
-    exponents += [8 * h / (2 * power) for h in range(1, 2 * power + 1, 2)]
+    exponents = [largest * h / power for h in range(1, power + 1)]
+    exponents += [largest * h / (2 * power) for h in range(1, 2 * power + 1, 2)]
     return [2.0**-exponent for exponent in exponents[:n_heads]]
 
 
@@ -651,13 +653,70 @@ def test_slopes_equal_the_reference(n_heads):
         assert np.abs(found - SLOPES[n_heads]["naive"]).max() > 0.1
 
 
+def slopes_of_mpt(n_heads, alibi_bias_max=8):
+    """MPT's rule: the slopes of the next power of two; of these every second, then the others."""
+    power = 2 ** math.ceil(math.log2(n_heads))
+    slopes = 1 / 2.0 ** (np.arange(1, power + 1) * (alibi_bias_max / power))
+    return slopes if power == n_heads else np.concatenate([slopes[1::2], slopes[::2]])[:n_heads]
+
+
 def test_mpt_has_the_same_slopes_in_the_same_order_as_in_the_reference():
     assert ALIBI["heads_where_mpt_order_differs"] == []
     for n_heads in range(1, 257):
-        power = 2 ** math.ceil(math.log2(n_heads))
-        slopes = 2.0 ** (-8 * np.arange(1, power + 1) / power)
-        by_mpt = slopes if power == n_heads else np.concatenate([slopes[1::2], slopes[::2]])[:n_heads]
-        np.testing.assert_allclose(alibi_slopes(n_heads), by_mpt, rtol=1e-14)
+        np.testing.assert_allclose(alibi_slopes(n_heads), slopes_of_mpt(n_heads), rtol=1e-14)
+
+
+@pytest.mark.parametrize("largest", [1, 4, 8, 16, 0.1, 10.5, np.float32(6)])
+def test_another_maximum_than_8_gives_the_slopes_of_mpt_in_the_same_order(largest):
+    """And so those of the original rule, with the maximum in place of its 8."""
+    for n_heads in range(1, 257):
+        found = alibi_slopes(n_heads, largest)
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, slopes_of_mpt(n_heads, float(largest)), rtol=1e-14)
+        np.testing.assert_allclose(found, original_slopes(n_heads, float(largest)), rtol=1e-14)
+        assert found.min() == pytest.approx(2.0 ** -float(largest), rel=1e-14)
+        np.testing.assert_allclose(found, alibi_slopes(n_heads) ** (float(largest) / 8), rtol=1e-12)
+
+
+def test_another_maximum_than_8_in_figures():
+    np.testing.assert_array_equal(alibi_slopes(4, 4), [0.5, 0.25, 0.125, 0.0625])
+    np.testing.assert_array_equal(alibi_slopes(6, alibi_bias_max=16), 2.0 ** -np.array([4, 8, 12, 16, 2, 6]))
+
+
+def test_without_a_maximum_it_is_8_to_the_last_digit():
+    assert inspect.signature(alibi_slopes).parameters["alibi_bias_max"].default == 8
+    for n_heads in range(1, 257):
+        power = 2 ** (n_heads.bit_length() - 1)
+        first = 2.0 ** (-8 * np.arange(1, power + 1) / power)
+        between = 2.0 ** (-8 * np.arange(1, 2 * power, 2) / (2 * power))
+        np.testing.assert_array_equal(alibi_slopes(n_heads), [*first, *between][:n_heads])
+        np.testing.assert_array_equal(alibi_slopes(n_heads, 8), alibi_slopes(n_heads))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_bias_takes_the_maximum_by_name_and_has_its_slopes(causal):
+    bias = alibi_bias(6, 3, 5, causal=causal, alibi_bias_max=4)
+    slopes = alibi_slopes(6, 4)
+    expected = alibi_bias(6, 3, 5, causal=causal) * (slopes / alibi_slopes(6))[:, None, None]
+    np.testing.assert_allclose(bias, expected, rtol=1e-14)
+    np.testing.assert_array_equal(alibi_bias(6, 3, alibi_bias_max=8.0), alibi_bias(6, 3))
+    assert inspect.signature(alibi_bias).parameters["alibi_bias_max"].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+@pytest.mark.parametrize("call", [lambda m: alibi_slopes(3, m), lambda m: alibi_bias(3, 4, alibi_bias_max=m)])
+def test_a_maximum_that_is_no_number_above_0_is_refused(call):
+    for bad in (0, -8.0, *NOT_FINITE.values(), 10**400):
+        refuses(lambda bad=bad: call(bad), ValueError, "alibi_bias_max", bad)
+    for bad in NOT_A_NUMBER.values():
+        refuses(lambda bad=bad: call(bad), TypeError, "alibi_bias_max", bad)
+
+
+@pytest.mark.parametrize("largest", [5e-324, 1e-10, 1000, 1e300, 1.7e308])
+@pytest.mark.parametrize("n_heads", [1, 5, 8])
+def test_absurd_maxima_give_slopes_between_0_and_1(n_heads, largest):
+    slopes = alibi_slopes(n_heads, largest)
+    assert np.all((slopes >= 0) & (slopes <= 1))
+    assert np.all(np.isfinite(alibi_bias(n_heads, 4, causal=False, alibi_bias_max=largest)))
 
 
 @pytest.mark.parametrize("name", ["ALIBI-01", "ALIBI-07"])
