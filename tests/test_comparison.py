@@ -320,6 +320,88 @@ def test_a_rope_model_has_numbers_that_fit(model):
     assert model["max_positions"] >= model.get("scaling", {}).get("original_max_position_embeddings", 1)
 
 
+def model_called(name):
+    (model,) = (model for model in models() if model["model"] == name)
+    return model
+
+
+@pytest.mark.parametrize("model", models(), ids=lambda model: model["model"])
+def test_no_number_is_the_default_of_a_library(model):
+    """A configuration class often has the values of some other model, or of none."""
+    assert "default" not in model["source"].lower()
+    assert not re.search(r"[a-z0-9]Config\b", model["source"])
+
+
+RELEASED = {
+    "SmolLM3-3B": {"rope_theta": 5_000_000, "max_positions": 65_536, "head_dim": 128, "n_heads": 16},
+    "Llama-4-Scout": {
+        "rope_theta": 500_000,
+        "max_positions": 10_485_760,
+        "head_dim": 128,
+        "rotary_dim": 128,
+        "n_heads": 40,
+        "scaling": {
+            "rope_type": "llama3",
+            "factor": 16.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 1.0,
+            "original_max_position_embeddings": 8192,
+        },
+    },
+    "GPT-NeoX-20B": {"rope_theta": 10_000, "max_positions": 2048, "head_dim": 6144 // 64, "rotary_dim": 24},
+    "gpt-oss-20b": {"rope_theta": 150_000, "max_positions": 131_072, "head_dim": 64, "n_heads": 64},
+    "RoFormer-base (Chinese)": {"rope_theta": 10_000, "max_positions": 1536, "head_dim": 768 // 12},
+    "ModernBERT-base": {"rope_theta": {"global": 160_000, "local": 10_000}, "max_positions": 8192},
+    "Falcon-RW": {"max_positions": 2048, "head_dim": 2048 // 32},
+    "T5-base": {"head_dim": 64, "n_heads": 12},
+    "BERT-base": {"max_positions": 512, "head_dim": 768 // 12, "n_heads": 12},
+    "RoBERTa-base": {"max_positions": 514 - 2, "head_dim": 768 // 12, "n_heads": 12},
+    "OPT-125M class": {"max_positions": 2048, "head_dim": 768 // 12, "n_heads": 12},
+    "Whisper encoder": {"max_positions": 1500},
+}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_a_row_that_had_a_librarys_defaults_has_the_released_numbers(name):
+    model = model_called(name)
+    assert {key: model[key] for key in RELEASED[name]} == RELEASED[name]
+
+
+def test_marian_and_pegasus_have_no_one_length():
+    """Marian's released models have 512 positions, those of Pegasus 128 to 1,024, depending on the task."""
+    assert "max_positions" not in model_called("Marian / Pegasus")
+
+
+def frequencies_of(model):
+    """What this course's function makes of a published scaling, and of the same model without it."""
+    keywords = {key: value for key, value in model["scaling"].items() if key not in ("note", "layers")}
+    kind, base = keywords.pop("rope_type"), model["rope_theta"]
+    if "original_max_position_embeddings" in keywords:
+        keywords["trained_length"] = keywords.pop("original_max_position_embeddings")
+    base = base["global"] if isinstance(base, dict) else base
+    method = getattr(context_extension, {"linear": "position_interpolation"}.get(kind, kind))
+    plain = context_extension.unscaled(model["rotary_dim"], base).inv_freq
+    return method(model["rotary_dim"], base, **keywords).inv_freq, plain
+
+
+SCALED = [
+    model for model in models() if model.get("scaling", {"rope_type": "longrope"})["rope_type"] != "longrope"
+]
+
+
+@pytest.mark.parametrize("model", SCALED, ids=lambda model: model["model"])
+def test_each_published_scaling_can_be_computed(model):
+    """LongRoPE's needs a list of factors; the others divide the slowest pair by their factor."""
+    new, plain = frequencies_of(model)
+    assert plain[-1] / new[-1] == pytest.approx(model["scaling"]["factor"], rel=1e-12)
+    assert (new[0] == plain[0]) == (model["scaling"]["rope_type"] != "linear")
+
+
+def test_the_scaling_of_llama_4_scout_is_a_step():
+    new, plain = frequencies_of(model_called("Llama-4-Scout"))
+    np.testing.assert_allclose(plain / new, [1] * 35 + [16] * 29, rtol=1e-12)
+
+
 @everyone
 def test_users_are_the_models_of_a_family(scheme):
     assert comparison.users(scheme) == [model["model"] for model in models() if model["family"] == scheme]
