@@ -103,10 +103,10 @@ lint: setup-test
 	@$(PY) -m ruff format --check
 
 refresh: setup-test
-	@$(PY) tests/refresh.py $(ARGS)
+	@$(PY) tools/refresh.py $(ARGS)
 
 bench: setup-test
-	@$(PY) tests/bench.py $(ARGS)
+	@$(PY) tools/bench.py $(ARGS)
 
 sweep: setup
 	@$(PY) helpers/data/make_results.py

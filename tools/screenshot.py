@@ -1,4 +1,4 @@
-"""Photograph a notebook as a learner sees it: `python tests/screenshot.py NOTEBOOK FOLDER [--size 1280x720]`.
+"""Photograph a notebook as a learner sees it: `python tools/screenshot.py NOTEBOOK FOLDER [--size 1280x720]`.
 
 Opens a copy in the real JupyterLab (file browser closed), runs all cells, and writes to FOLDER
     cell-07.png         every output that holds a picture or a widget, by the number of its cell, from 1

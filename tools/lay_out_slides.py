@@ -1,4 +1,4 @@
-"""Divide notebooks into slides: `python tests/lay_out_slides.py [NOTEBOOK ...]`, without a name all of them.
+"""Divide notebooks into slides: `python tools/lay_out_slides.py [NOTEBOOK ...]`, without a name all of them.
 
 Opens each in lecture mode, measures every cell, and writes slide marks so that no slide is fuller than the
 screen. A section begins a slide, a picture has one for itself, the other cells come one after the other;

@@ -1,4 +1,4 @@
-"""The real JupyterLab, or Notebook 7, in headless Chromium on copies of notebooks, for tests and pictures."""
+"""The real JupyterLab, or Notebook 7, in headless Chromium on copies of notebooks, for tests and tools."""
 
 import json
 import re
