@@ -11,6 +11,35 @@ from numpy.typing import ArrayLike
 
 from helpers import arguments
 
+# --- The formulas, which check nothing: the decoder of notebook 06 is built on them, too ---
+
+
+def softmax_rows(scores: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    """Return exp(scores) / sum(exp(scores)) over the last axis; out may be scores itself.
+
+    The largest score of a row is subtracted first, which changes no weight and keeps exp from overflowing. A
+    row that is all -inf gives zeros.
+    """
+    peak = np.fmax.reduce(scores, axis=-1, keepdims=True, initial=-np.inf)  # quicker than max
+    peak[peak == -np.inf] = 0
+    weights = np.exp(np.subtract(scores, peak, out=out), out=out)
+    total = np.einsum("...k->...", weights)[..., None]
+    weights /= np.where(total == 0, weights.dtype.type(1), total)
+    return weights
+
+
+def visible(n_queries: int, n_keys: int, window: int | None = None) -> np.ndarray:
+    """Return who may attend to whom: bool (n_queries, n_keys), True where key <= query.
+
+    The queries are the last n_queries of the n_keys positions. With a window, a query sees only the last
+    `window` keys, its own among them.
+    """
+    offsets = np.arange(n_keys) - np.arange(n_keys - n_queries, n_keys)[:, None]
+    return (offsets <= 0) if window is None else (offsets <= 0) & (offsets > -window)
+
+
+# --- The same, checked ---
+
 
 def softmax(scores: ArrayLike, axis: int = -1) -> np.ndarray:
     """Turn scores into weights that sum to 1 along an axis.
@@ -25,12 +54,9 @@ def softmax(scores: ArrayLike, axis: int = -1) -> np.ndarray:
     if not -scores.ndim <= axis < scores.ndim:
         raise ValueError(f"axis must be from {-scores.ndim} to {scores.ndim - 1}, but got {axis}")
     wide = scores.astype(np.result_type(scores.dtype, np.float32), copy=False)  # float16 sums badly
-    peak = wide.max(axis=axis, keepdims=True, initial=-np.inf)
-    peak = np.where(np.isfinite(peak), peak, 0)  # a fully masked slice: avoid -inf - -inf
     with np.errstate(over="ignore"):  # a difference beyond the largest float is as good as -inf
-        weights = np.exp(wide - peak)
-    total = weights.sum(axis=axis, keepdims=True)
-    return (weights / np.where(total == 0, 1, total)).astype(scores.dtype, copy=False)
+        weights = softmax_rows(np.moveaxis(wide, axis, -1))
+    return np.moveaxis(weights, -1, axis).astype(scores.dtype, copy=False)
 
 
 def causal_mask(n_queries: int, n_keys: int | None = None) -> np.ndarray:
@@ -39,9 +65,7 @@ def causal_mask(n_queries: int, n_keys: int | None = None) -> np.ndarray:
     The queries are the last n_queries of the n_keys positions (lower-right aligned), as when tokens are
     decoded with a cache of earlier keys. Raises ValueError unless n_keys >= n_queries >= 0.
     """
-    n_queries, n_keys = arguments.keys_for_queries(n_queries, n_keys)
-    query_positions = np.arange(n_keys - n_queries, n_keys)
-    return np.arange(n_keys) <= query_positions[:, None]
+    return visible(*arguments.keys_for_queries(n_queries, n_keys))
 
 
 def attention_weights(

@@ -8,12 +8,11 @@ import functools
 import hashlib
 import io
 import json
-import lzma
 import os
+import re
 import tempfile
 import zipfile
-from collections.abc import Mapping
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +20,12 @@ import platformdirs
 
 from helpers import versions
 from helpers.schemes import SCHEMES
+from helpers.text import corpus
 
 Arrays = dict[str, np.ndarray]
 
 # What makes the numbers of a trained model, whichever scheme it has.
-_TRAINING = ("training.train", "training.evaluate", "training.SNAPSHOTS")
+_TRAINING = ("training.train", "training.SNAPSHOTS", "measures.of_text")
 
 
 def folder() -> Path:
@@ -34,30 +34,33 @@ def folder() -> Path:
     return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("positional-encodings-course"))
 
 
-def code_version(scheme: str | None = None, *more: str) -> str:
-    """Return a hash of the code and text that the trained models of a scheme, or of all, depend on.
+def code_version(*schemes: str, more: Sequence[str] = ()) -> str:
+    """Return a hash of the code and texts that the trained models of these schemes, or of all, depend on.
 
-    scheme: a name in SCHEMES. more: further definitions, as "module.name". Prose, checks and labels don't
-    count (helpers/versions.py), and neither do other schemes than the one that is named.
+    schemes: names in SCHEMES. more: further definitions, as "module.name". Prose, checks and labels don't
+    count (helpers/versions.py), and neither do other schemes than those that are named.
     """
-    chosen = SCHEMES.values() if scheme is None else [SCHEMES[scheme]]
-    code = versions.version(*_TRAINING, *(f"schemes.{kind.__name__}" for kind in chosen), *more)
+    kinds = [SCHEMES[scheme].__name__ for scheme in schemes or SCHEMES]
+    code = versions.version(*_TRAINING, *(f"schemes.{kind}" for kind in kinds), *more)
     return hashlib.sha256(f"{code} {text_version()}".encode()).hexdigest()
 
 
 @functools.cache
 def text_version() -> str:
-    """Return a hash of the text that the models are trained on, however it is packed."""
-    packed = (files("helpers") / "data" / "tragedies.txt.xz").read_bytes()
-    return hashlib.sha256(lzma.decompress(packed)).hexdigest()
+    """Return a hash of the texts that models are trained on, however they are packed."""
+    digest = hashlib.sha256()
+    for name in ("tragedies", "novels"):
+        for part in corpus(name)[:3]:
+            digest.update(corpus(name).letters.encode() + part.astype("<i8").tobytes())
+    return digest.hexdigest()
 
 
-def path_of(settings: Mapping[str, object]) -> Path:
-    """Return where the model of these settings is kept, whether or not it is there."""
-    scheme = settings["scheme"] if settings["scheme"] in SCHEMES else None
-    text = json.dumps({"code": code_version(scheme), **settings}, sort_keys=True)
-    name = f"{settings['task']}-{settings['scheme']}-{settings['seed']}"
-    return folder() / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.npz"
+def path_of(settings: Mapping[str, object], *schemes: str) -> Path:
+    """Return where what these settings made is kept, there or not; schemes: those that it depends on."""
+    schemes = schemes or ([settings["scheme"]] if settings["scheme"] in SCHEMES else [])
+    text = json.dumps({"code": code_version(*schemes), **settings}, sort_keys=True)
+    name = re.sub(r"[^a-z0-9]+", "_", f"{settings['task']} {'_'.join(schemes) or settings['scheme']}")
+    return folder() / f"{name}-{settings['seed']}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.npz"
 
 
 def save(path: Path, arrays: Arrays) -> None:
@@ -81,13 +84,16 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def ship(path: Path, arrays: Arrays) -> None:
-    """Write arrays well compressed, for all to read; the same arrays give the same bytes."""
+    """Write arrays well compressed, for all to read; the same arrays give the same bytes.
+
+    With bz2 and not with lzma, which the Python of a browser lacks.
+    """
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_LZMA) as archive:
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_BZIP2) as archive:
         for name, array in arrays.items():
             member = io.BytesIO()
             np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
-            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), member.getvalue(), zipfile.ZIP_LZMA)
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), member.getvalue(), zipfile.ZIP_BZIP2)
     write_atomically(path, stream.getvalue())
     path.chmod(0o644)
 

@@ -36,10 +36,12 @@ def version(*names: str) -> str:
     """
     waiting, found = list(names), {}
     while waiting:
-        name = waiting.pop()
+        module, _, own = waiting.pop().partition(".")
+        while own not in _module(module).definitions and own in _module(module).imports:  # passed on
+            module, _, own = _module(module).imports[own].partition(".")
+        name = f"{module}.{own}"
         if name in found:
             continue
-        module, _, own = name.partition(".")
         node = _module(module).definitions[own]
         found[name] = _tokens(_module(module).text, node)
         waiting += [other for other in _mentioned(_module(module), module, node) if other not in found]
@@ -94,7 +96,7 @@ def _says_or_checks(node: ast.AST) -> bool:
             return True
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="arguments")))):
             return True
-        case ast.Assign(targets=[ast.Name(id=name)]):
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
             return name in _SAID
     return False
 

@@ -5,8 +5,9 @@ import pytest
 from bad_input import frozen
 
 from helpers import attention, relative_bias, rope
+from helpers.doors import Facts, Scheme, Size, through
 from helpers.learned import PositionOutOfRange
-from helpers.schemes import SCHEMES, Scheme
+from helpers.schemes import SCHEMES, build, spec
 from helpers.sinusoidal import sinusoidal_encoding
 
 D_MODEL, N_HEADS, N_POSITIONS, BATCH, N = 12, 3, 10, 2, 7
@@ -25,14 +26,35 @@ NAMED = {"learned": {"table": (10, 12)}, "shaw": {"key_table": (11, 4)}, "t5": {
 everyone = pytest.mark.parametrize("name", list(SCHEMES))
 
 
+class Doors:
+    """A scheme with weights of its own: what the decoder's parameters are to it."""
+
+    def __init__(self, scheme, weights):
+        self.scheme, self.weights = scheme, weights
+
+    def embed(self, x, positions):
+        return self.both("embed", x, positions)[0]
+
+    def rotate(self, x, positions):
+        return self.both("rotate", x, positions)[0]
+
+    def bias(self, q, query_positions, key_positions):
+        return self.both("bias", q, query_positions, key_positions)[0]
+
+    def both(self, door, *inputs):
+        return through(self.scheme, door, *inputs, weights=self.weights)
+
+
 def new_scheme(name, dtype=np.float32, n_positions=N_POSITIONS, **others):
-    """A scheme of which each parameter is a different number (T5's start as zeros), in this precision."""
+    """A scheme of which each weight is a different number (T5's start as zeros), in this precision."""
     sizes = {"d_model": D_MODEL, "n_heads": N_HEADS, **others}
-    scheme = SCHEMES[name](**sizes, n_positions=n_positions, rng=np.random.default_rng(3))
+    scheme = SCHEMES[name](**sizes, n_positions=n_positions)
     noise = np.random.default_rng(4)
-    for key, array in scheme.parameters.items():
-        scheme.parameters[key] = frozen((array + noise.normal(0, 0.3, array.shape)).astype(dtype))
-    return scheme
+    weights = {
+        key: frozen((array + noise.normal(0, 0.3, array.shape)).astype(dtype))
+        for key, array in scheme.new_weights(np.random.default_rng(3)).items()
+    }
+    return Doors(scheme, weights)
 
 
 def embeddings(dtype=np.float64, n=N):
@@ -119,32 +141,131 @@ def test_a_used_door_changes_something(name):
 
 
 @everyone
-def test_an_unused_door_has_no_gradient(name):
-    scheme, d_x, d_q, d_bias = new_scheme(name), embeddings(), heads(), np.ones((BATCH, N_HEADS, N, N))
-    assert ("embed" in USES[name] and name in NAMED) == bool(scheme.embed_gradient(d_x, POSITIONS))
-    assert (scheme.rotate_gradient(d_q, POSITIONS) is d_q) == ("rotate" not in USES[name])
-    d_query, of_parameters = scheme.bias_gradient(d_bias, heads(), POSITIONS, POSITIONS)
+def test_what_comes_back_through_an_unused_door(name):
+    scheme, x, q = new_scheme(name), embeddings(), heads()
+    d_x, of_embed = scheme.both("embed", x, POSITIONS)[1](x)
+    assert d_x is x  # whatever is added to the embeddings, they get the whole gradient
+    d_q, of_rotate = scheme.both("rotate", q, POSITIONS)[1](q)
+    assert (d_q is q) == ("rotate" not in USES[name])
+    d_query, of_bias = scheme.both("bias", q, POSITIONS, POSITIONS)[1](np.ones((BATCH, N_HEADS, N, N)))
     assert (d_query is None) == (name != "shaw")  # only Shaw's bias depends on the query
-    assert bool(of_parameters) == ("bias" in USES[name] and name in NAMED)
+    assert {*of_embed, *of_rotate, *of_bias} == set(NAMED.get(name, {}))
 
 
 @everyone
-def test_parameters_are_named_and_float32(name):
-    scheme = SCHEMES[name](D_MODEL, N_HEADS, N_POSITIONS, np.random.default_rng(0))
-    assert {key: array.shape for key, array in scheme.parameters.items()} == NAMED.get(name, {})
-    assert all(array.dtype == np.float32 for array in scheme.parameters.values())
-    gradients = scheme.embed_gradient(embeddings(), POSITIONS)
-    gradients |= scheme.bias_gradient(np.ones((BATCH, N_HEADS, N, N)), heads(), POSITIONS, POSITIONS)[1]
-    assert {key: array.shape for key, array in gradients.items()} == NAMED.get(name, {})
+def test_weights_are_named_and_float32(name):
+    weights = SCHEMES[name](D_MODEL, N_HEADS, N_POSITIONS).new_weights(np.random.default_rng(0))
+    assert {key: array.shape for key, array in weights.items()} == NAMED.get(name, {})
+    assert all(array.dtype == np.float32 for array in weights.values())
 
 
 @everyone
-def test_two_schemes_share_nothing(name):
-    one, other = (SCHEMES[name](D_MODEL, N_HEADS, N_POSITIONS, np.random.default_rng(0)) for _ in range(2))
-    assert one.parameters is not other.parameters
-    for key, array in one.parameters.items():
-        assert not np.shares_memory(array, other.parameters[key])
-        np.testing.assert_array_equal(array, other.parameters[key])  # the same rng
+def test_a_scheme_owns_no_weights(name):
+    """New ones are made each time that they are asked for, and only the caller has them."""
+    scheme = SCHEMES[name](D_MODEL, N_HEADS, N_POSITIONS)
+    before = repr(scheme)
+    one, other = (scheme.new_weights(np.random.default_rng(0)) for _ in range(2))
+    for key, array in one.items():
+        assert not np.shares_memory(array, other[key])
+        np.testing.assert_array_equal(array, other[key])  # the same rng
+    assert repr(scheme) == before
+
+
+# what is said about a scheme stands with it
+
+
+@everyone
+def test_each_scheme_has_its_facts(name):
+    facts = SCHEMES[name].facts
+    assert isinstance(facts, Facts)
+    assert facts.door == {"embed": 1, "rotate": 2, "bias": 3, None: 0}[next(iter(USES[name]), None)]
+    small, large = (facts.operations(Size(64, 4, 2, 64, n_keys)) for n_keys in (64, 512))
+    assert 0 <= small <= large
+
+
+def test_labels_colours_and_lines_tell_schemes_apart():
+    every = [kind.facts for kind in SCHEMES.values()]
+    assert len({facts.label for facts in every}) == len({facts.colour for facts in every}) == len(every)
+    assert len({facts.ink for facts in every}) == len(every)
+
+
+# how a decoder asks for a scheme
+
+
+@pytest.mark.parametrize("name", ["roPE", "", "xpos"])
+def test_a_scheme_that_there_is_not(name):
+    with pytest.raises(ValueError, match="scheme must be one of 'none', 'sinusoidal'"):
+        spec(name)
+
+
+@pytest.mark.parametrize("kind", [None, 3, dict, Scheme(8, 2, 8)])
+def test_what_is_no_scheme(kind):
+    with pytest.raises(TypeError, match="scheme must be a name in SCHEMES or a class that extends Scheme"):
+        spec(kind)
+
+
+def test_options_of_a_scheme():
+    stretched = build(spec("rope", base=100), 12, 3, 10)
+    np.testing.assert_array_equal(stretched.inv_freq, rope.inverse_frequencies(4, 100))
+    assert build(spec("alibi", slope_factor=0.25), 12, 3, 10).slope_factor == 0.25
+    assert spec(spec("rope", base=100)) == spec("rope", base=100)
+    with pytest.raises(ValueError, match=r"options of Rope must be of base, but got \['slope'\]"):
+        build(spec("rope", slope=1), 12, 3, 10)
+
+
+def test_options_change_what_they_say():
+    x, at = embeddings(), POSITIONS
+    once, twice = (build(spec("sinusoidal", amplitude=a), D_MODEL, 3, 10).embed(x, at) - x for a in (1, 2))
+    np.testing.assert_allclose(twice, 2 * once, atol=1e-14)
+    once, twice = (build(spec("alibi", slope_factor=f), D_MODEL, 3, 10).bias(heads(), at, at) for f in (1, 2))
+    np.testing.assert_allclose(twice, 2 * once, atol=1e-14)
+    assert build(spec("shaw", clip=2), 12, 3, 10).new_weights(np.random.default_rng(0))[
+        "key_table"
+    ].shape == (5, 4)
+
+
+@pytest.mark.parametrize("n_positions", [1, 8])
+def test_t5_needs_more_positions_than_buckets_of_their_own(n_positions):
+    with pytest.raises(ValueError, match=f"n_positions must be above 8 for T5, .*but got {n_positions}"):
+        SCHEMES["t5"](12, 3, n_positions)
+    SCHEMES["t5"](12, 3, 9)
+
+
+# a scheme of one's own
+
+
+class Forgetful(Scheme):
+    def bias(self, q, query_positions, key_positions):
+        np.zeros(3)
+
+
+class NoWayBack(Scheme):
+    def rotate(self, x, positions):
+        return 2 * x
+
+
+class Untrained(Scheme):
+    def new_weights(self, rng):
+        return {"w": np.ones(1)}
+
+    def bias(self, q, query_positions, key_positions, *, w):
+        return w * np.ones((len(query_positions), len(key_positions)))
+
+
+def test_a_door_that_forgets_its_return():
+    with pytest.raises(TypeError, match=r"Forgetful.bias must return an array, .* is a `return` missing\?"):
+        through(Forgetful(12, 3, 10), "bias", heads(), POSITIONS, POSITIONS, weights={})
+
+
+@pytest.mark.parametrize(
+    ("kind", "door", "weights"), [(NoWayBack, "rotate", {}), (Untrained, "bias", {"w": np.ones(1)})]
+)
+def test_a_door_that_needs_a_way_back_says_so_when_it_is_trained(kind, door, weights):
+    inputs = (heads(), POSITIONS) if door == "rotate" else (heads(), POSITIONS, POSITIONS)
+    out, back = through(kind(12, 3, 10), door, *inputs, weights=weights)
+    assert np.isfinite(out).all()  # reading needs none
+    with pytest.raises(TypeError, match=f"{kind.__name__}.{door} must return its output and back"):
+        back(out)
 
 
 @everyone
@@ -192,14 +313,14 @@ def test_learned_door_adds_a_row_of_the_table():
     out = scheme.embed(embeddings(n=3), at)
     for place, position in enumerate(at):
         np.testing.assert_array_equal(
-            out[:, place], embeddings(n=3)[:, place] + scheme.parameters["table"][position]
+            out[:, place], embeddings(n=3)[:, place] + scheme.weights["table"][position]
         )
 
 
 def test_rope_door_is_rotate():
     scheme, at = new_scheme("rope"), POSITIONS + 3
     np.testing.assert_array_equal(scheme.rotate(heads(), at), rope.rotate(heads(), at))
-    scheme.inv_freq, scheme.attention_factor = rope.inverse_frequencies(HEAD_DIM) / 4, 1.3
+    scheme.scheme.inv_freq, scheme.scheme.attention_factor = rope.inverse_frequencies(HEAD_DIM) / 4, 1.3
     stretched = rope.rotate(heads(), at, rope.inverse_frequencies(HEAD_DIM) / 4, 1.3)
     np.testing.assert_array_equal(scheme.rotate(heads(), at), stretched)
     assert np.abs(stretched - rope.rotate(heads(), at)).max() > 0.1
@@ -207,27 +328,27 @@ def test_rope_door_is_rotate():
 
 def test_rope_has_the_frequencies_of_its_head_width():
     scheme = new_scheme("rope")
-    np.testing.assert_array_equal(scheme.inv_freq, rope.inverse_frequencies(HEAD_DIM))
-    assert scheme.attention_factor == 1
+    np.testing.assert_array_equal(scheme.scheme.inv_freq, rope.inverse_frequencies(HEAD_DIM))
+    assert scheme.scheme.attention_factor == 1
 
 
 @pytest.mark.parametrize("n", [3, N, 20])  # within the clip of 5, beyond it, far beyond it
 def test_shaw_door_is_shaw_scores_without_content(n):
     scheme, q, k = new_scheme("shaw", np.float64), heads(n=n), heads(n=n, seed=2)
-    with_content = relative_bias.shaw_scores(q, k, scheme.parameters["key_table"])
+    with_content = relative_bias.shaw_scores(q, k, scheme.weights["key_table"])
     content = attention.scaled_scores(q, k)
     np.testing.assert_allclose(scheme.bias(q, np.arange(n), np.arange(n)), with_content - content, atol=1e-13)
 
 
 def test_shaw_clips_at_half_the_trained_length():
-    assert new_scheme("shaw", n_positions=64).parameters["key_table"].shape == (65, HEAD_DIM)
+    assert new_scheme("shaw", n_positions=64).weights["key_table"].shape == (65, HEAD_DIM)
 
 
 @pytest.mark.parametrize("n", [N, 40])
 def test_t5_door_is_t5_bias(n):
     scheme = new_scheme("t5", np.float64, n_positions=32)
     at = np.arange(n)
-    table = scheme.parameters["table"]
+    table = scheme.weights["table"]
     expected = relative_bias.t5_bias(table, n, max_distance=32, bidirectional=False)
     np.testing.assert_array_equal(scheme.bias(heads(n=n), at, at), expected)
 
@@ -253,8 +374,8 @@ def test_learned_refuses_beyond_its_table(first):
 
 def test_learned_can_repeat_its_last_row():
     scheme = new_scheme("learned", np.float64)
-    scheme.beyond = "repeat"
-    table, out = scheme.parameters["table"], scheme.embed(embeddings(), POSITIONS + 5) - embeddings()
+    scheme.scheme.beyond = "repeat"
+    table, out = scheme.weights["table"], scheme.embed(embeddings(), POSITIONS + 5) - embeddings()
     for place, row in enumerate([5, 6, 7, 8, 9, 9, 9]):
         np.testing.assert_allclose(out[:, place], np.broadcast_to(table[row], (BATCH, D_MODEL)), atol=1e-15)
 
@@ -262,7 +383,7 @@ def test_learned_can_repeat_its_last_row():
 def test_no_position_below_zero_can_be_learned():
     scheme = new_scheme("learned")
     for beyond in ("refuse", "repeat"):
-        scheme.beyond = beyond
+        scheme.scheme.beyond = beyond
         with pytest.raises(PositionOutOfRange):
             scheme.embed(embeddings(), POSITIONS - 1)
 
@@ -273,10 +394,10 @@ def test_no_position_below_zero_can_be_learned():
 @pytest.mark.parametrize("first", [0, 5])
 def test_gradient_of_the_learned_table(first):
     scheme = new_scheme("learned", np.float64)
-    scheme.beyond = "repeat"
-    table = scheme.parameters["table"] = np.array(scheme.parameters["table"])
+    scheme.scheme.beyond = "repeat"
+    table = scheme.weights["table"] = np.array(scheme.weights["table"])
     weights = np.random.default_rng(5).normal(size=(BATCH, N, D_MODEL))
-    gradient = scheme.embed_gradient(weights, POSITIONS + first)["table"]
+    gradient = scheme.both("embed", embeddings(), POSITIONS + first)[1](weights)[1]["table"]
     agrees(lambda: (scheme.embed(embeddings(), POSITIONS + first) * weights).sum(), table, gradient)
 
 
@@ -292,25 +413,25 @@ def test_gradient_of_the_embeddings_passes_unchanged(name):
 def test_gradient_through_the_rotation(name, factor):
     scheme, q = new_scheme(name), np.array(heads())
     if name == "rope":
-        scheme.attention_factor, scheme.inv_freq = factor, scheme.inv_freq[:1]  # partly turned only
+        scheme.scheme.attention_factor, scheme.scheme.inv_freq = factor, scheme.scheme.inv_freq[:1]  # in part
     weights = np.random.default_rng(5).normal(size=q.shape)
     at = POSITIONS + 3
-    agrees(lambda: (scheme.rotate(q, at) * weights).sum(), q, scheme.rotate_gradient(weights, at))
+    agrees(lambda: (scheme.rotate(q, at) * weights).sum(), q, scheme.both("rotate", q, at)[1](weights)[0])
 
 
 @pytest.mark.parametrize("n", [3, N, 20])
 @pytest.mark.parametrize("name", ["shaw", "t5"])
 def test_gradients_through_the_bias(name, n):
     scheme, q, at = new_scheme(name, np.float64), np.array(heads(n=n)), np.arange(n) + 2
-    for key, array in scheme.parameters.items():
-        scheme.parameters[key] = np.array(array)
+    for key, array in scheme.weights.items():
+        scheme.weights[key] = np.array(array)
     weights = frozen(np.random.default_rng(5).normal(size=(BATCH, N_HEADS, n, n)))
-    d_q, gradients = scheme.bias_gradient(weights, q, at, at)
+    d_q, gradients = scheme.both("bias", q, at, at)[1](weights)
 
     def value():
         return (scheme.bias(q, at, at) * weights).sum()
 
-    for key, array in scheme.parameters.items():
+    for key, array in scheme.weights.items():
         agrees(value, array, gradients[key])
     if d_q is not None:
         agrees(value, q, d_q)
@@ -320,8 +441,10 @@ def test_gradients_through_the_bias(name, n):
 @everyone
 def test_gradients_keep_the_precision(name, dtype):
     scheme = new_scheme(name, dtype)
-    d_bias = np.ones((BATCH, N_HEADS, N, N), dtype)
-    d_q, gradients = scheme.bias_gradient(d_bias, heads(dtype), POSITIONS, POSITIONS)
-    arrays = [*gradients.values(), *scheme.embed_gradient(embeddings(dtype), POSITIONS).values()]
-    arrays += [scheme.rotate_gradient(heads(dtype), POSITIONS), *([] if d_q is None else [d_q])]
+    x, q, d_bias = embeddings(dtype), heads(dtype), np.ones((BATCH, N_HEADS, N, N), dtype)
+    d_x, of_embed = scheme.both("embed", x, POSITIONS)[1](x)
+    d_turned, of_rotate = scheme.both("rotate", q, POSITIONS)[1](q)
+    d_q, of_bias = scheme.both("bias", q, POSITIONS, POSITIONS)[1](d_bias)
+    arrays = [d_x, d_turned, *of_embed.values(), *of_rotate.values(), *of_bias.values()]
+    arrays += [] if d_q is None else [d_q]
     assert {array.dtype for array in arrays} == {np.dtype(dtype)}

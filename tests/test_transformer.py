@@ -7,22 +7,21 @@ import pytest
 from bad_input import frozen
 from test_schemes import agrees
 
+from helpers.doors import Scheme
 from helpers.learned import PositionOutOfRange
-from helpers.schemes import SCHEMES, Alibi
-from helpers.transformer import (
+from helpers.schemes import SCHEMES, Alibi, spec
+from helpers.steps import (
     attend,
     cross_entropy,
-    forward,
     join_heads,
     linear,
-    loss_and_gradients,
-    new_decoder,
+    look_up,
     rms_norm,
     split_heads,
     split_one,
     squared_relu,
-    visible_bias,
 )
+from helpers.transformer import forward, loss_and_gradients, new_decoder
 
 VOCABULARY, BATCH, N = 7, 2, 6
 SMALL = {"d_model": 8, "n_heads": 2, "n_layers": 2, "d_hidden": 12, "n_positions": 10}
@@ -36,11 +35,7 @@ def decoder(scheme, dtype=np.float64, noise=0.2, **sizes):
     rng = np.random.default_rng(2)
     for name, array in model.parameters.items():
         model.parameters[name] = (array + rng.normal(0, noise, array.shape)).astype(dtype)
-    for name in model.scheme.parameters:  # the scheme and the decoder hold the same array
-        model.scheme.parameters[name] = model.parameters[f"scheme.{name}"]
-    if hasattr(model.scheme, "beyond"):
-        model.scheme.beyond = "repeat"
-    return model
+    return model.changed(beyond="repeat") if hasattr(model.scheme, "beyond") else model
 
 
 def tokens(n=N, batch=BATCH, seed=3):
@@ -49,6 +44,11 @@ def tokens(n=N, batch=BATCH, seed=3):
 
 def losses(model, text, **options):
     return cross_entropy(forward(model, text[:, :-1], **options)[0], text[:, 1:])[0]
+
+
+def d_mean(logits, targets):
+    """The gradient of the mean loss by the logits."""
+    return cross_entropy(logits, targets)[1](np.full(targets.shape, 1 / targets.size, logits.dtype))
 
 
 def numbers(*shape, seed=4):
@@ -73,10 +73,15 @@ def test_a_new_decoder_has_every_weight_by_name(scheme):
 
 
 @everyone
-def test_the_decoder_and_its_scheme_hold_the_same_arrays(scheme):
-    model = new_decoder(scheme, VOCABULARY)
-    for name, array in model.scheme.parameters.items():
-        assert model.parameters[f"scheme.{name}"] is array  # so a step of training reaches the scheme
+def test_every_parameter_counts(scheme):
+    """An array that is given anew under its name is the one that is read and trained."""
+    model = decoder(scheme)
+    before = forward(model, tokens()).logits
+    for name, array in [*model.parameters.items()]:
+        model.parameters[name] = array + numbers(*array.shape, seed=9)
+        assert np.abs(forward(model, tokens()).logits - before).max() > 1e-6, name
+        model.parameters[name] = array
+    np.testing.assert_array_equal(forward(model, tokens()).logits, before)
 
 
 def test_schemes_differ_in_position_alone():
@@ -122,6 +127,13 @@ def test_linear(shape):
     d_x, d_weight = back(d_out)
     agrees(lambda: (linear(x, weight)[0] * d_out).sum(), x, d_x, relative=1e-8)
     agrees(lambda: (linear(x, weight)[0] * d_out).sum(), weight, d_weight, relative=1e-8)
+
+
+def test_look_up():
+    table, asked, d_out = numbers(5, 3), np.array([[0, 4, 4], [2, 0, 4]]), numbers(2, 3, 3, seed=5)
+    out, back = look_up(table, asked)
+    np.testing.assert_array_equal(out[1, 0], table[2])
+    agrees(lambda: (look_up(table, asked)[0] * d_out).sum(), table, back(d_out), relative=1e-8)
 
 
 def test_rms_norm():
@@ -179,7 +191,7 @@ def test_attend(bias_shape):
 
 def test_attend_survives_large_scores():
     q = np.full((1, 1, 3, 4), 1e4, np.float32)
-    out, back, weights = attend(q, q, q, visible_bias(3, None, np.dtype(np.float32)))
+    out, back, weights = attend(q, q, q, np.triu(np.full((3, 3), -np.inf, np.float32), 1))
     np.testing.assert_allclose(weights[0, 0], np.tril(np.ones((3, 3))) / np.arange(1, 4)[:, None], rtol=1e-6)
     assert all(np.isfinite(array).all() for array in (out, *back(out)))
 
@@ -187,7 +199,8 @@ def test_attend_survives_large_scores():
 def test_cross_entropy():
     logits, targets = 3 * numbers(2, 5, 4), np.random.default_rng(5).integers(0, 4, (2, 5))
     before = logits.copy()
-    found, gradient = cross_entropy(logits, targets)
+    found, back = cross_entropy(logits, targets)
+    gradient = back(np.full(targets.shape, 1 / targets.size))
     for index in np.ndindex(2, 5):
         total = sum(math.exp(value) for value in logits[index])
         assert abs(found[index] + math.log(math.exp(logits[index][targets[index]]) / total)) < 1e-13
@@ -198,9 +211,9 @@ def test_cross_entropy():
 def test_cross_entropy_of_extreme_logits():
     logits = np.array([[[1e4, -1e4, 0.0]]], np.float32)
     for target, loss in ((0, 0), (1, 2e4), (2, 1e4)):
-        found, gradient = cross_entropy(logits, np.array([[target]]))
+        found, back = cross_entropy(logits, np.array([[target]]))
         assert found[0, 0] == loss
-        assert np.isfinite(gradient).all()
+        assert np.isfinite(back(np.ones((1, 1), np.float32))).all()
 
 
 def test_heads_come_apart_and_together():
@@ -239,7 +252,7 @@ def test_gradients_of_every_weight(scheme, option):
 def test_gradients_with_a_window_or_sharpened(scheme, options):
     model, text = decoder(scheme), tokens(N + 1)
     logits, back, _ = forward(model, text[:, :-1], **options)
-    gradients = back(cross_entropy(logits, text[:, 1:])[1])
+    gradients = back(d_mean(logits, text[:, 1:]))
     rng = np.random.default_rng(6)
     for name, array in model.parameters.items():
         some = None if array.size <= 20 else rng.choice(array.size, 20, replace=False)
@@ -263,10 +276,9 @@ def test_loss_and_gradients_are_those_of_forward(scheme):
     model, text = decoder(scheme), tokens(N + 1)
     loss, gradients = loss_and_gradients(model, text[:, :-1], text[:, 1:], 2)
     logits, back, _ = forward(model, text[:, :-1], start=2)
-    each, d_logits = cross_entropy(logits, text[:, 1:])
     assert type(loss) is float
-    assert loss == each.mean()
-    for name, gradient in back(d_logits).items():
+    np.testing.assert_allclose(loss, losses(model, text, start=2).mean(), rtol=1e-14)
+    for name, gradient in back(d_mean(logits, text[:, 1:])).items():
         np.testing.assert_array_equal(gradient, gradients[name])
 
 
@@ -366,16 +378,6 @@ def test_weights_sum_to_one_and_see_no_future(scheme, options):
         assert (layer[..., ~hidden] > 0).all()
 
 
-@pytest.mark.parametrize("window", [None, 1, 3, 6, 100])
-def test_visible_bias(window):
-    bias = visible_bias(N, window, np.dtype(np.float32))
-    assert bias.dtype == np.float32
-    for query in range(N):
-        for key in range(N):
-            seen = key <= query and (window is None or query - key < window)
-            assert bias[query, key] == (0 if seen else -1e9)
-
-
 @pytest.mark.parametrize("scheme", ["none", "shaw", "t5", "rope", "alibi"])
 @pytest.mark.parametrize("window", [1, 2, 5])
 def test_a_window_is_as_good_as_a_shorter_text_in_one_layer(scheme, window):
@@ -433,14 +435,18 @@ def test_the_start_is_the_position_of_the_first_token(scheme):
     """The door is asked for exactly the positions start, start + 1, ..."""
     model, asked = decoder(scheme), []
     embed = model.scheme.embed
-    model.scheme.embed = lambda x, positions: asked.append(positions.tolist()) or embed(x, positions)
+
+    def note(x, positions, **weights):
+        asked.append(positions.tolist())
+        return embed(x, positions, **weights)
+
+    model.scheme.embed = note
     forward(model, tokens(), start=4)
     assert asked == [[4, 5, 6, 7, 8, 9]]
 
 
 def test_learned_refuses_a_longer_text():
-    model = decoder("learned")
-    model.scheme.beyond = "refuse"
+    model = decoder("learned").changed(beyond="refuse")
     forward(model, tokens(10))
     with pytest.raises(PositionOutOfRange):
         forward(model, tokens(11))
@@ -497,7 +503,7 @@ def test_sharpening_counts_the_keys_in_the_window():
 def test_float32_stays_float32(scheme, options):
     model = decoder(scheme, np.float32)
     logits, back, weights = forward(model, tokens(), **options)
-    found, d_logits = cross_entropy(logits, tokens(seed=8))
+    found, d_logits = cross_entropy(logits, tokens(seed=8))[0], d_mean(logits, tokens(seed=8))
     arrays = [logits, found, d_logits, *weights, *back(d_logits).values()]
     assert {array.dtype for array in arrays} == {np.dtype(np.float32)}
 
@@ -507,3 +513,197 @@ def test_float32_is_close_to_float64(scheme):
     model = decoder(scheme, np.float32)
     wide = decoder(scheme, np.float64)
     np.testing.assert_allclose(forward(model, tokens())[0], forward(wide, tokens())[0], rtol=0, atol=1e-4)
+
+
+# a scheme and a window for each layer
+
+
+MIXED = {
+    "rope in a window, then none": [spec("rope", window=3), "none"],
+    "two bases": [spec("rope", base=10, window=3), spec("rope", base=1000)],
+    "two tables": ["t5", "t5"],
+    "a table and shaw": ["learned", spec("shaw", clip=2)],
+}
+
+
+@pytest.mark.parametrize("schemes", MIXED.values(), ids=MIXED)
+def test_gradients_with_a_scheme_for_each_layer(schemes):
+    model, text = decoder_of(schemes), tokens(N + 1)
+    _, gradients = loss_and_gradients(model, text[:, :-1], text[:, 1:])
+    assert gradients.keys() == model.parameters.keys()
+    rng = np.random.default_rng(6)
+    for name, array in model.parameters.items():
+        some = None if array.size <= 20 else rng.choice(array.size, 20, replace=False)
+        agrees(lambda: losses(model, text).mean(), array, gradients[name], at=some)
+
+
+def decoder_of(schemes, **sizes):
+    model = new_decoder(schemes, VOCABULARY, **(SMALL | sizes), seed=1)
+    rng = np.random.default_rng(2)
+    for name, array in model.parameters.items():
+        model.parameters[name] = array + rng.normal(0, 0.2, array.shape)
+    return model
+
+
+def test_layers_have_weights_of_their_own():
+    assert {"0.scheme.table", "1.scheme.table"} < set(decoder_of(["t5", "t5"]).parameters)
+    assert "scheme.table" in decoder_of("t5").parameters
+    before, other = forward(decoder_of(["t5", "t5"]), tokens()), decoder_of(["t5", "t5"])
+    other.parameters["1.scheme.table"] = other.parameters["1.scheme.table"] + numbers(16, 2)
+    after = forward(other, tokens())
+    np.testing.assert_array_equal(before.weights[0], after.weights[0])
+    assert np.abs(before.weights[1] - after.weights[1]).max() > 1e-3
+
+
+def test_a_window_of_a_layer():
+    model = decoder_of([spec("none", window=2), "none"])
+    first, second = forward(model, tokens()).weights
+    offsets = np.arange(N) - np.arange(N)[:, None]
+    assert not first[..., offsets <= -2].any()
+    assert (second[..., offsets <= 0] > 0).all()
+    for asked, seen in ((1, 1), (4, 2)):  # the smaller one counts
+        first, second = forward(model, tokens(), window=asked).weights
+        assert not first[..., offsets <= -seen].any()
+        assert (second[..., (offsets <= 0) & (offsets > -asked)] > 0).all()
+
+
+def test_the_same_in_all_layers_is_the_same_as_one():
+    """But for weights, of which each layer has its own when there is one scheme for each."""
+    one, each = decoder_of("rope"), decoder_of(["rope", "rope"])
+    np.testing.assert_array_equal(forward(one, tokens()).logits, forward(each, tokens()).logits)
+    assert one.scheme is one.layers[1].scheme
+    with pytest.raises(AttributeError, match="a scheme for each layer"):
+        _ = each.scheme
+
+
+def test_changed_leaves_the_model_alone():
+    model = decoder("rope")
+    before = forward(model, tokens()).logits
+    other = model.changed(inv_freq=model.scheme.inv_freq / 4, attention_factor=1.2)
+    assert np.abs(forward(other, tokens()).logits - before).max() > 1e-3
+    np.testing.assert_array_equal(forward(model, tokens()).logits, before)
+    assert other.parameters is model.parameters
+    with pytest.raises(AttributeError, match="no scheme of this decoder has"):
+        model.changed(frequencies=3)
+
+
+# a scheme of one's own, in one cell
+
+
+class Kerple(Scheme):
+    """Chi et al. 2022, the logarithmic kind: two trained numbers a head."""
+
+    def new_weights(self, rng):
+        return {"r1": np.ones(self.n_heads, np.float32), "r2": np.ones(self.n_heads, np.float32)}
+
+    def bias(self, q, query_positions, key_positions, *, r1, r2):
+        distance = np.abs(key_positions - query_positions[:, None])
+        a, b = (np.abs(r)[:, None, None].astype(q.dtype) for r in (r1, r2))
+
+        def back(d_bias):
+            d = d_bias.sum(axis=0)
+            d_a = (d * -np.log1p(b * distance)).sum(axis=(1, 2)) * np.sign(r1)
+            d_b = (d * -a * distance / (1 + b * distance)).sum(axis=(1, 2)) * np.sign(r2)
+            return None, {"r1": d_a, "r2": d_b}
+
+        return -a * np.log1p(b * distance), back
+
+
+class Slope(Scheme):
+    def bias(self, q, query_positions, key_positions):
+        return 0.1 * (key_positions - query_positions[:, None]).astype(q.dtype)
+
+
+@pytest.mark.parametrize("kind", [Kerple, Slope])
+def test_a_scheme_in_one_cell_is_trained_like_the_others(kind):
+    model, text = decoder(kind), tokens(N + 1)
+    _, gradients = loss_and_gradients(model, text[:, :-1], text[:, 1:])
+    for name, array in model.parameters.items():
+        agrees(lambda: losses(model, text).mean(), array, gradients[name])
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"window": 0}, ValueError, "window must be a whole number of at least 1, but got 0"),
+        ({"window": -3}, ValueError, "window must be a whole number of at least 1, but got -3"),
+        ({"window": 2.5}, TypeError, "window must be a whole number of at least 1, but got 2.5"),
+        ({"sharpen_beyond": 1}, ValueError, "sharpen_beyond must be a whole number of at least 2, but got 1"),
+        ({"sharpen_beyond": 0}, ValueError, "sharpen_beyond must be .* but got 0"),
+        ({"start": -1}, ValueError, "start must be a whole number of at least 0, but got -1"),
+    ],
+)
+@everyone
+def test_options_that_are_wrong(scheme, options, error, said):
+    with pytest.raises(error, match=said):
+        forward(decoder(scheme), tokens(), **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ([[0, VOCABULARY]], ValueError, f"tokens must hold numbers from 0 to {VOCABULARY - 1}, .* but got 7"),
+        ([[0, -1]], ValueError, "tokens must hold numbers from 0 to 6, the vocabulary, but got -1"),
+        ([0, 1], ValueError, "tokens must have 2 dimension"),
+        ([[0.0, 1.0]], TypeError, "tokens must be an array of integers"),
+    ],
+)
+def test_tokens_that_are_wrong(text, error, said):
+    with pytest.raises(error, match=said):
+        forward(decoder("rope"), np.array(text))
+
+
+@pytest.mark.parametrize(
+    ("targets", "error", "said"),
+    [
+        (np.full((BATCH, N), VOCABULARY), ValueError, "targets must hold numbers from 0 to 6"),
+        (np.full((BATCH, N), -1), ValueError, "targets must hold numbers from 0 to 6, .* but got -1"),
+        (np.zeros((BATCH, N - 1), int), ValueError, r"targets must have the shape of tokens, \(2, 6\)"),
+        (np.zeros((1, N), int), ValueError, r"targets must have the shape of tokens, \(2, 6\)"),
+        (np.zeros(N, int), ValueError, "targets must have 2 dimension"),
+        (np.zeros((BATCH, N)), TypeError, "targets must be an array of integers"),
+    ],
+)
+def test_targets_that_are_wrong(targets, error, said):
+    with pytest.raises(error, match=said):
+        loss_and_gradients(decoder("rope"), tokens(), targets)
+
+
+@pytest.mark.parametrize("counted", [np.ones((BATCH, N)), np.ones((1, N), bool)])
+def test_what_counts_must_fit(counted):
+    with pytest.raises((TypeError, ValueError), match="counted must"):
+        loss_and_gradients(decoder("rope"), tokens(), tokens(), counted=counted)
+
+
+def test_only_what_counts_counts():
+    model, text, counted = decoder("shaw"), tokens(N + 1), np.zeros((BATCH, N), bool)
+    counted[0, 2:4] = counted[1, 5] = True
+    loss, gradients = loss_and_gradients(model, text[:, :-1], text[:, 1:], counted=counted)
+    assert abs(loss - losses(model, text)[counted].mean()) < 1e-12
+    for name in ("0.qkv", "scheme.key_table"):
+        agrees(
+            lambda: losses(model, text)[counted].mean(), model.parameters[name], gradients[name], at=range(12)
+        )
+
+
+@pytest.mark.parametrize("name", ["d_model", "n_heads", "n_layers", "d_hidden", "n_positions"])
+@pytest.mark.parametrize("size", [0, -2])
+def test_sizes_that_are_too_small(name, size):
+    with pytest.raises(ValueError, match=f"{name} must be a whole number of at least 1, but got {size}"):
+        new_decoder("none", VOCABULARY, **(SMALL | {name: size}))
+
+
+def test_sizes_that_do_not_divide():
+    with pytest.raises(ValueError, match="d_model must be a multiple of n_heads = 3, but got 8"):
+        new_decoder("none", VOCABULARY, **(SMALL | {"n_heads": 3}))
+    with pytest.raises(ValueError, match="rotary_dim must be even"):
+        new_decoder("rope", VOCABULARY, **(SMALL | {"d_model": 6, "n_heads": 2}))
+    with pytest.raises(ValueError, match="n_positions must be above 8 for T5"):
+        new_decoder("t5", VOCABULARY, **(SMALL | {"n_positions": 8}))
+    with pytest.raises(ValueError, match="scheme must name one for each of 2 layers, but got 3"):
+        new_decoder(["rope", "rope", "none"], VOCABULARY, **SMALL)
+    with pytest.raises(ValueError, match="window must be a whole number of at least 1, but got 0"):
+        new_decoder(spec("rope", window=0), VOCABULARY, **SMALL)

@@ -161,33 +161,60 @@ def torch_gradients(
 # --- JAX ---
 
 
-def jax_loss(scheme: str, n_heads: int, n_layers: int, p: dict, tokens: "jax.Array", targets: "jax.Array"):
-    """The mean loss, for "none", "rope" and "shaw". The compiler computes once what depends on no weight."""
+def jax_loss(
+    scheme: str,
+    n_heads: int,
+    n_layers: int,
+    n_positions: int,
+    p: dict,
+    tokens: "jax.Array",
+    targets: "jax.Array",
+):
+    """The mean loss, for all seven schemes. The compiler computes once what depends on no weight."""
     batch, n = tokens.shape
     d_model = p["embedding"].shape[1]
     head_dim = d_model // n_heads
     offsets = np.arange(n) - np.arange(n)[:, None]
     mask = np.where(offsets > 0, -np.inf, 0).astype(np.float32)
-    angles = np.outer(np.arange(n), 10_000.0 ** (-np.arange(0, head_dim, 2) / head_dim))
-    cos, sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+    def waves(width):
+        angles = np.outer(np.arange(n), 10_000.0 ** (-np.arange(0, width, 2) / width))
+        return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
 
     def norm(x, gain):
         return x * jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + EPSILON) * gain
 
+    def with_positions(x):
+        if scheme == "sinusoidal":
+            cos, sin = waves(d_model)
+            return x + np.stack((sin, cos), axis=-1).reshape(n, d_model) / np.float32(d_model**0.5)
+        return x + p["scheme.table"][:n] if scheme == "learned" else x
+
     def turned(x):
         if scheme != "rope":
             return x
+        cos, sin = waves(head_dim)
         u, v = x[..., 0::2], x[..., 1::2]
         return jnp.stack((u * cos - v * sin, u * sin + v * cos), axis=-1).reshape(x.shape)
 
     def scores(q, k):
-        if scheme != "shaw":
-            return q @ k.mT * head_dim**-0.5 + mask
-        clip = len(p["scheme.key_table"]) // 2
-        rows = p["scheme.key_table"][np.clip(offsets, -clip, clip) + clip]
-        return (q @ k.mT + jnp.einsum("bhqd,qkd->bhqk", q, rows)) * head_dim**-0.5 + mask
+        if scheme == "shaw":
+            clip = len(p["scheme.key_table"]) // 2
+            rows = p["scheme.key_table"][np.clip(offsets, -clip, clip) + clip]
+            return (q @ k.mT + jnp.einsum("bhqd,qkd->bhqk", q, rows)) * head_dim**-0.5 + mask
+        content = q @ k.mT * head_dim**-0.5 + mask
+        if scheme == "alibi":
+            slopes = 2.0 ** (-8 * np.arange(1, n_heads + 1) / n_heads)
+            return content - (slopes[:, None, None] * np.abs(offsets)).astype(np.float32)
+        if scheme == "t5":
+            n_buckets, distances = len(p["scheme.table"]), np.maximum(-offsets, 0)
+            exact = n_buckets // 2
+            octaves = np.log(np.maximum(distances, 1) / exact) / np.log(n_positions / exact)
+            far = np.minimum(exact + (octaves * (n_buckets - exact)).astype(int), n_buckets - 1)
+            return content + jnp.moveaxis(p["scheme.table"][np.where(distances < exact, distances, far)], -1, 0)
+        return content
 
-    x = p["embedding"][tokens]
+    x = with_positions(p["embedding"][tokens])
     for layer in range(n_layers):
         projected = norm(x, p[f"{layer}.norm_1"]) @ p[f"{layer}.qkv"]
         q, k, v = projected.reshape(batch, n, 3, n_heads, head_dim).transpose(2, 0, 3, 1, 4)
@@ -201,21 +228,22 @@ def jax_loss(scheme: str, n_heads: int, n_layers: int, p: dict, tokens: "jax.Arr
 
 def jax_step(model: Decoder, settings: Settings) -> Step:
     """Loss, gradients and AdamW compiled as one function, which may reuse the memory of what it replaces."""
-    loss = partial(jax_loss, settings.scheme, model.n_heads, model.n_layers)
+    sizes = model.n_heads, model.n_layers, model.scheme.n_positions
+    loss = partial(jax_loss, settings.scheme, *sizes)
 
     @partial(jax.jit, donate_argnums=0)
     def compiled(state, count, rate, tokens, targets):
-        p, means, sizes = state
+        p, m, v = state
         now, gradients = jax.value_and_grad(loss)(p, tokens, targets)
-        means = {name: BETAS[0] * means[name] + (1 - BETAS[0]) * g for name, g in gradients.items()}
-        sizes = {name: BETAS[1] * sizes[name] + (1 - BETAS[1]) * g * g for name, g in gradients.items()}
+        m = {name: BETAS[0] * m[name] + (1 - BETAS[0]) * g for name, g in gradients.items()}
+        v = {name: BETAS[1] * v[name] + (1 - BETAS[1]) * g * g for name, g in gradients.items()}
         unbias = jnp.sqrt(1 - BETAS[1] ** count) / (1 - BETAS[0] ** count)
         p = {
             name: weight * (1 - rate * settings.weight_decay * decays(name, weight))
-            - rate * unbias * means[name] / (jnp.sqrt(sizes[name]) + 1e-8)
+            - rate * unbias * m[name] / (jnp.sqrt(v[name]) + 1e-8)
             for name, weight in p.items()
         }
-        return (p, means, sizes), now
+        return (p, m, v), now
 
     p = {name: jnp.array(array) for name, array in model.parameters.items()}
     state, count = (p, jax.tree.map(jnp.zeros_like, p), jax.tree.map(jnp.zeros_like, p)), 0
