@@ -26,6 +26,7 @@ Arrays = dict[str, np.ndarray]
 
 # What makes the numbers of a trained model, whichever scheme it has.
 _TRAINING = ("training.train", "training.SNAPSHOTS", "measures.of_text")
+RECALL = ("recall.train", "recall.of_recall")
 
 
 def folder() -> Path:
@@ -58,7 +59,8 @@ def text_version() -> str:
 def path_of(settings: Mapping[str, object], *schemes: str) -> Path:
     """Return where what these settings made is kept, there or not; schemes: those that it depends on."""
     schemes = schemes or ([settings["scheme"]] if settings["scheme"] in SCHEMES else [])
-    text = json.dumps({"code": code_version(*schemes), **settings}, sort_keys=True)
+    code = code_version(*schemes, more=RECALL if settings["task"] == "recall" else ())
+    text = json.dumps({"code": code, **settings}, sort_keys=True)
     name = re.sub(r"[^a-z0-9]+", "_", f"{settings['task']} {'_'.join(schemes) or settings['scheme']}")
     return folder() / f"{name}-{settings['seed']}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.npz"
 

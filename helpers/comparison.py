@@ -8,36 +8,45 @@ from typing import Any
 
 import numpy as np
 
-from helpers import results, training
-from helpers.schemes import SCHEMES, Shaw
-from helpers.training import LENGTH, REACH, RECALL_DISTANCES
+from helpers import measures, results
+from helpers.doors import Size
+from helpers.schemes import SCHEMES, spec
+from helpers.text import LENGTH, REACH, corpus
 from helpers.transformer import Decoder, forward, new_decoder
 
-MULTIPLES = (1, 2, 4, 8)
+MULTIPLES = (2, 4, 8)
 
 
 def _decoder(scheme: str, n_positions: int = LENGTH) -> Decoder:
-    return new_decoder(scheme, len(training.corpus()[2]), n_positions=n_positions)
+    asked = spec("shaw", clip=LENGTH // 2) if scheme == "shaw" else scheme  # the table of the course
+    return new_decoder(asked, len(corpus().letters), n_positions=n_positions)
 
 
-def holds_to(scheme: str, within: float = 0.1, name: str = "all") -> np.ndarray:
-    """Return, for each seed, the longest multiple of the trained length at which no more than this is lost.
+def excess(group: str, multiple: int) -> np.ndarray:
+    """Return by how much the loss at the end of a longer text exceeds that of the whole trained length,
+    (n_seeds,).
 
-    within: nats. name: what was measured, as in helpers.training.evaluate. From MULTIPLES, or 0, (n_seeds,).
+    The end is the last 64 characters of `multiple` times 64; the trained length is read alone, from position
+    0.
     """
-    holds = np.stack([results.lost(scheme, LENGTH * m, name) <= within for m in MULTIPLES])
+    end = LENGTH * multiple
+    return results.loss_between(group, end - LENGTH, end) - results.loss_at(group, LENGTH)
+
+
+def holds_to(group: str, within: float = 0.1) -> np.ndarray:
+    """Return, for each seed, the longest of MULTIPLES at whose end no more than this is lost, or 1:
+    (n_seeds,).
+
+    within: nats, by `excess`.
+    """
+    holds = np.stack([excess(group, multiple) <= within for multiple in MULTIPLES])
     unbroken = np.logical_and.accumulate(holds, axis=0)
-    return np.array((0, *MULTIPLES))[unbroken.sum(axis=0)]
-
-
-def recall_at(scheme: str, distance: int) -> np.ndarray:
-    """Return the share of a string repeated at this distance that is predicted, (n_seeds,)."""
-    return results.measured(scheme, "accuracy")[:, RECALL_DISTANCES.index(distance)]
+    return np.array((1, *MULTIPLES))[unbroken.sum(axis=0)]
 
 
 def n_parameters(scheme: str) -> int:
     """Return how many numbers the scheme adds to the course's decoder."""
-    return sum(array.size for array in _decoder(scheme).scheme.parameters.values())
+    return sum(array.size for name, array in _decoder(scheme).parameters.items() if "scheme." in name)
 
 
 def extra_operations(
@@ -47,16 +56,7 @@ def extra_operations(
 
     Tables, slopes and angles are taken as computed before; layers share a sum at the embeddings.
     """
-    rows = 2 * (LENGTH // 2) + 1
-    return {
-        "none": 0,
-        "sinusoidal": d_model / n_layers,
-        "learned": d_model / n_layers,
-        "shaw": 2 * rows * d_model + n_heads * n_keys,  # a product with each row, then a sum per key
-        "t5": n_heads * n_keys,
-        "rope": 6 * d_model,  # a pair: 4 products and 2 sums; d/2 pairs; queries and keys
-        "alibi": n_heads * n_keys,
-    }[scheme]
+    return SCHEMES[scheme].facts.operations(Size(d_model, n_heads, n_layers, LENGTH, n_keys))
 
 
 def layer_operations(n_keys: int, d_model: int = 64, d_hidden: int = 256) -> float:
@@ -66,12 +66,8 @@ def layer_operations(n_keys: int, d_model: int = 64, d_hidden: int = 256) -> flo
 
 def time_ratios(rounds: int = 15) -> dict[str, float]:
     """Return how long reading takes with each scheme, compared with none: medians of rounds side by side."""
-    tokens = training.windows(training.corpus()[1], 8, REACH, np.random.default_rng(0))
+    tokens = measures.shared_pieces(REACH - 1, 8)
     models = {scheme: _decoder(scheme, REACH) for scheme in SCHEMES}
-    for model in models.values():
-        if isinstance(model.scheme, Shaw):
-            model.scheme.clip = LENGTH // 2  # the table of the course, whatever the length
-            model.scheme.parameters["key_table"] = model.scheme.parameters["key_table"][: LENGTH + 1]
     times: dict[str, list[float]] = {scheme: [] for scheme in models}
     for _ in range(rounds):
         for scheme, model in models.items():

@@ -1,6 +1,6 @@
-"""What `make sweep` measured over five seeds and the course ships (notebooks 06 and 07).
+"""What `make sweep` measured and the course ships (notebooks 03, 06 and 07).
 
-Made by helpers/data/make_results.py and make_context_extension.py; arrays have one row for each seed.
+Made by the scripts in helpers/data; arrays have one row for each seed. Losses are means over BIN positions.
 """
 
 import json
@@ -10,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from helpers.training import LENGTH, Run, Settings
+from helpers import arguments, race
+from helpers.measures import BIN
+from helpers.text import LENGTH
+from helpers.training import Run
+
+LOSSES = ("all", "window", "sharpened")
 
 
 @cache
@@ -19,52 +24,94 @@ def _stored(name: str) -> dict[str, np.ndarray]:
         return {key: stored[key] for key in stored.files}
 
 
-def about() -> dict[str, Any]:
-    """Return the settings, seeds, versions and code of the shipped results."""
-    return json.loads(str(_stored("extrapolation.npz")["about"]))
+def about(name: str = "race.npz") -> dict[str, Any]:
+    """Return the settings, versions and code behind a shipped file."""
+    return json.loads(str(_stored(name)["about"]))
 
 
-def measured(scheme: str, name: str) -> np.ndarray:
-    """Return what was measured for a scheme, one row for each seed; names as in helpers.training.evaluate.
+def measured(group: str, name: str) -> np.ndarray:
+    """Return what was measured on a group of runs, one row for each seed.
 
-    Raises KeyError, naming what there is, for a scheme or name that was not measured.
+    group: a name in helpers.race.groups() or checks(). name: as in helpers.measures.of_text; "all", "window"
+    and "sharpened" are (n_seeds, REACH // BIN).
+    Raises KeyError, naming what there is, for what was not measured.
     """
-    stored = _stored("extrapolation.npz")
-    key = f"{scheme}/{name}"
+    values = _found(group, name)
+    return values.mean(axis=1) if name in LOSSES and values.ndim == 3 else values
+
+
+def by_block(group: str, name: str = "all") -> np.ndarray:
+    """Return losses of a group of five seeds by blocks of text, (n_seeds, 8, REACH // BIN)."""
+    return _found(group, name)
+
+
+def _found(group: str, name: str) -> np.ndarray:
+    key = f"{group}/{name}"
+    if key in (first := _stored("race.npz")):
+        return first[key]
+    if key in (others := _stored("checks.npz")):
+        return others[key]
+    known = sorted({*first, *others} - {"about"})
+    raise KeyError(f"group and name must be one of {known}, but got {key!r}")
+
+
+def recalled(line: str, name: str) -> np.ndarray:
+    """Return what was measured on recall, one row for each of three tries.
+
+    line: a name in helpers.race.lines(). name: as in helpers/data/make_recall.py.
+    Raises KeyError, naming what there is, for what was not measured.
+    """
+    stored, key = _stored("recall.npz"), f"{line}/{name}"
     if key not in stored:
-        raise KeyError(f"scheme and name must be one of {sorted(set(stored) - {'about'})}, but got {key!r}")
+        raise KeyError(f"line and name must be one of {sorted(set(stored) - {'about'})}, but got {key!r}")
     return stored[key]
 
 
-def loss_at(scheme: str, length: int, name: str = "all") -> np.ndarray:
-    """Return the mean loss in nats of texts of this length, (n_seeds,), from the losses by position."""
-    return measured(scheme, name)[:, :length].mean(axis=1)
+def loss_at(group: str, length: int, name: str = "all") -> np.ndarray:
+    """Return the mean loss in nats of texts of this length, a multiple of 8, (n_seeds,)."""
+    return measured(group, name)[:, : _bins("length", length)].mean(axis=1)
 
 
-def lost(scheme: str, length: int, name: str = "all") -> np.ndarray:
-    """Return how many nats a text of this length costs more than one of the trained length, (n_seeds,)."""
-    return loss_at(scheme, length, name) - loss_at(scheme, LENGTH)
+def loss_between(group: str, first: int, end: int, name: str = "all") -> np.ndarray:
+    """Return the mean loss at positions from first up to, but not including, end, (n_seeds,)."""
+    part = slice(_bins("first", first, at_least=0), _bins("end", end))
+    return measured(group, name)[:, part].mean(axis=1)
 
 
-def rope_models() -> list[Run]:
-    """Return the five RoPE models of the sweep, trained on text at length 64."""
+def at_end(group: str, name: str = "all") -> np.ndarray:
+    """Return the mean loss at positions 448 to 511, (n_seeds,)."""
+    return loss_between(group, 448, 512, name)
+
+
+def lost(group: str, length: int, name: str = "all") -> np.ndarray:
+    """Return by how much texts of this length have a higher mean loss than trained ones, (n_seeds,)."""
+    return loss_at(group, length, name) - loss_at(group, LENGTH)
+
+
+def _bins(name: str, positions: int, at_least: int = BIN) -> int:
+    positions = arguments.whole_number(name, positions, at_least=at_least)
+    if positions % BIN:
+        raise ValueError(f"{name} must be a multiple of {BIN}, as losses are kept, but got {positions}")
+    return positions // BIN
+
+
+@cache
+def rope_models(name: str = "rope, usual") -> list[Run]:
+    """Return the five RoPE models of a group that the course ships: "rope, usual" or "rope, base 1000"."""
     stored = _stored("rope_models.npz")
     runs = []
-    for seed in about()["seeds"]:
-        start = f"{seed}/"
-        weights = {
-            key.removeprefix(start): a.astype(np.float32)
-            for key, a in stored.items()
-            if key.startswith(start)
-        }
-        scores = {name: measured("rope", name)[seed] for name in ("all", "window", "sharpened", "start")}
-        runs.append(Run(Settings("rope", seed), weights, measured("rope", "text training")[seed], scores))
+    for settings in race.groups()[name]:
+        start = f"{name}/{settings.seed}/"
+        mine = {key.removeprefix(start): array for key, array in stored.items() if key.startswith(start)}
+        weights = {key: array.astype(np.float32) for key, array in mine.items()}
+        scores = {score: measured(name, score)[settings.seed] for score in ("choosing", *LOSSES, "start")}
+        runs.append(Run(settings, weights, np.zeros(0), scores))
     return runs
 
 
 def about_stretched() -> dict[str, Any]:
     """Return the factors, bases, seeds, versions and code of what was measured on stretched models."""
-    return json.loads(str(_stored("context_extension.npz")["about"]))
+    return about("context_extension.npz")
 
 
 def stretched(name: str) -> np.ndarray:
@@ -85,5 +132,5 @@ def stretched_loss(name: str, length: int, *index: int, last: int | None = None)
     index: which factor, pair or base. last: how many characters, a multiple of 8.
     """
     losses = stretched(name)[:, *index]
-    first = 0 if last is None else (length - last) // 8
-    return losses[:, first : length // 8].mean(axis=1)
+    first = 0 if last is None else (length - last) // BIN
+    return losses[:, first : length // BIN].mean(axis=1)

@@ -1,11 +1,13 @@
 """Stretch the RoPE models of notebook 06 to eight times their length, and measure it (notebook 07).
 
 The models were trained on LENGTH = 64 characters, with heads of width 16: eight pairs, of which the fastest
-turned 10 times in training and the slowest 0.003 times. So thresholds are lower than a paper's.
+turned 10 times in training and the slowest, at base 10,000, 0.003 times. So thresholds are lower than a
+paper's.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -13,11 +15,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
-from helpers import arguments, cache, context_extension, results, rope, training
+from helpers import arguments, cache, context_extension, measures, processes, results, rope, text, training
 from helpers.context_extension import RotaryScaling
 from helpers.schemes import Rope
-from helpers.training import LENGTH, REACH, Run, Settings
-from helpers.transformer import Decoder, linear, loss_and_gradients, rms_norm, split_heads
+from helpers.steps import linear, rms_norm, split_heads
+from helpers.text import LENGTH, REACH
+from helpers.training import Run
+from helpers.transformer import Decoder, loss_and_gradients
 
 HEAD_DIM = 16
 PAIRS = HEAD_DIM // 2
@@ -25,11 +29,10 @@ FACTORS = (2, 4, 8)
 LOW_TURNS, HIGH_TURNS = 0.5, 4.0  # thresholds for a context of 64, where the papers have 1 and 32
 FINE_TUNED = ("unscaled", "interpolation", "ntk", "by_parts", "yarn")
 STALE_LENGTHS = (96, 128, 192, 256, 512)
-BIN = 8  # losses are kept as means over 8 positions
+TUNING_STEPS, TUNING_BATCH, TUNING_WARM_UP = 50, 16, 5
+TUNING_RATE = 3e-3
 # What makes the numbers of stretched models, beside what made the models themselves.
 CODE = ("stretching.METHODS", "stretching.fine_tune", "stretching.stale_and_fresh", "stretching.change_pairs")
-
-_TUNING = Settings("rope", steps=50, batch=16, warm_up=5)
 
 
 def unscaled(factor: float = 1) -> RotaryScaling:
@@ -86,9 +89,9 @@ METHODS: Mapping[str, Callable[..., RotaryScaling]] = {
 }
 
 
-def change_pairs(pairs: list[int], factor: float) -> RotaryScaling:
+def change_pairs(pairs: list[int], factor: float, base: float = 10_000.0) -> RotaryScaling:
     """Return the angles of training with only these pairs divided by factor; factor inf stops them."""
-    inv_freq = unscaled().inv_freq
+    inv_freq = context_extension.unscaled(HEAD_DIM, base).inv_freq
     inv_freq[pairs] /= factor
     return RotaryScaling(inv_freq, 1.0)
 
@@ -100,20 +103,16 @@ def turns(inv_freq: np.ndarray, length: int = LENGTH) -> np.ndarray:
 
 def stretched(run: Run, scaling: RotaryScaling) -> Decoder:
     """Return the model with other angles."""
-    model = run.decoder()
-    model.scheme.inv_freq, model.scheme.attention_factor = scaling
-    return model
+    return run.decoder().changed(inv_freq=scaling.inv_freq, attention_factor=scaling.attention_factor)
 
 
-def pieces(count: int = 96) -> np.ndarray:
-    """Return up to 96 pieces of held-out text, (count, REACH + 1), those of helpers.training.evaluate."""
-    return training.windows(training.corpus()[1], 96, REACH + 1, np.random.default_rng(2026))[:count]
+def losses(model: Decoder, count: int = measures.PIECES, **options: object) -> np.ndarray:
+    """Return the mean loss of test text in bins of 8 positions, (64,); options as for forward.
 
-
-def losses(model: Decoder, count: int = 96, **options: object) -> np.ndarray:
-    """Return the mean loss of held-out text in bins of 8 positions, (64,); options as for forward."""
-    by_position = training.token_losses(model, pieces(count), **options).mean(axis=0)
-    return by_position.reshape(-1, BIN).mean(axis=1)
+    count: how many of the pieces that all models share are read.
+    """
+    by_position = measures.token_losses(model, measures.shared_pieces()[:count], **options).mean(axis=0)
+    return by_position.reshape(-1, measures.BIN).mean(axis=1)
 
 
 class FineTuned(NamedTuple):
@@ -129,25 +128,28 @@ def code_version() -> str:
     return f"{cache.code_version('rope', *CODE)} {weights}"
 
 
-def fine_tune(method: str, seed: int, factor: float = 8, show: bool = False) -> FineTuned:
+def fine_tune(
+    method: str, seed: int, factor: float = 8, show: bool = False, rate: float = TUNING_RATE
+) -> FineTuned:
     """Train a stretched model for 50 steps on texts of 512 characters, or find that it was done before.
 
-    method: a name in METHODS. seed: which of the five models, 0 to 4. show: a progress bar.
+    method: a name in METHODS. seed: which of the five models, 0 to 4. show: a progress bar. rate: the
+    highest.
     It runs in this process and can be interrupted; then nothing of it is kept.
     """
     method = arguments.choice("method", method, tuple(METHODS))
     seed = arguments.whole_number("seed", seed)
+    rate = arguments.real_number("rate", rate, positive=True)
     runs = results.rope_models()
     if seed >= len(runs):
         raise ValueError(f"seed must be one of the {len(runs)} models, 0 to {len(runs) - 1}, but got {seed}")
-    code = code_version()
-    path = cache.path_of(
-        {"task": "fine-tuning", "scheme": method, "seed": seed, "factor": factor, "more": code}
-    )
+    about = {"task": "fine-tuning", "scheme": method, "seed": seed, "factor": factor, "rate": rate}
+    path = cache.path_of({**about, "more": code_version()})
     found = cache.load(path)
     if found is None:
+        processes.keep_memory()
         with threadpool_limits(1, user_api="blas"):
-            tuned = _fine_tune(stretched(runs[seed], METHODS[method](factor)), seed, show)
+            tuned = _fine_tune(stretched(runs[seed], METHODS[method](factor)), seed, rate, show)
         found = tuned._asdict()
         try:
             cache.save(path, found)
@@ -156,17 +158,15 @@ def fine_tune(method: str, seed: int, factor: float = 8, show: bool = False) -> 
     return FineTuned(**found)
 
 
-def _fine_tune(model: Decoder, seed: int, show: bool) -> FineTuned:
+def _fine_tune(model: Decoder, seed: int, rate: float, show: bool) -> FineTuned:
     rng = np.random.default_rng([seed, 3])
-    text, _, _ = training.corpus()
-    memory: dict[str, np.ndarray] = {}
-    steps = np.zeros(_TUNING.steps)
-    for step, rate in enumerate(tqdm(training.learning_rates(_TUNING), unit="step", disable=not show)):
-        piece = training.windows(text, _TUNING.batch, REACH + 1, rng)
+    train, state = text.corpus().train, {}
+    steps = np.zeros(TUNING_STEPS)
+    rates = training.learning_rates(rate, TUNING_STEPS, TUNING_WARM_UP)
+    for step, now in enumerate(tqdm(rates, unit="step", disable=not show)):
+        piece = text.random_pieces(train, TUNING_BATCH, REACH + 1, rng)
         steps[step], gradients = loss_and_gradients(model, piece[:, :-1], piece[:, 1:])
-        training.adamw(
-            model.parameters, gradients, memory, step + 1, float(rate), weight_decay=_TUNING.weight_decay
-        )
+        training.adamw(model.parameters, gradients, state, step + 1, float(now), weight_decay=0.01)
     return FineTuned(steps, losses(model))
 
 
@@ -176,7 +176,7 @@ def _fine_tune(model: Decoder, seed: int, show: bool) -> FineTuned:
 def first_queries_and_keys(run: Run, length: int, count: int = 8) -> tuple[np.ndarray, np.ndarray]:
     """Return the first layer's queries and keys of held-out text before they turn, (count, 4, length, 16)."""
     model = run.decoder()
-    x = model.parameters["embedding"][pieces(count)[:, :length]]
+    x = model.parameters["embedding"][measures.shared_pieces()[:count, :length]]
     normed, _ = rms_norm(x, model.parameters["0.norm_1"])
     projected, _ = linear(normed, model.parameters["0.qkv"])
     q, k, _ = split_heads(projected, model.n_heads)
@@ -200,12 +200,11 @@ class StaleRope(Rope):
     """Dynamic NTK as a careless cache has it: each key stays turned by the base of the moment it came."""
 
     def rotate(self, x: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        out = np.empty_like(x)
-        for row, position in enumerate(positions):
-            out[..., row : row + 1, :] = rope.rotate(
-                x[..., row : row + 1, :], [position], dynamic(position + 1).inv_freq
-            )
-        return out
+        rows = [
+            rope.rotate(x[..., row : row + 1, :], [position], dynamic(position + 1).inv_freq)
+            for row, position in enumerate(positions)
+        ]
+        return np.concatenate(rows, axis=-2)
 
 
 def dynamic(length: int) -> RotaryScaling:
@@ -221,7 +220,7 @@ def stale_score_error(run: Run, length: int, nearest: int | None = None) -> floa
     """
     q, k = first_queries_and_keys(run, length)
     now, positions = dynamic(length), np.arange(length)
-    stale = StaleRope(4 * HEAD_DIM, 4, LENGTH, np.random.default_rng(0))
+    stale = StaleRope(4 * HEAD_DIM, 4, LENGTH)
     last = rope.rotate(q[..., -1:, :], [length - 1], *now)
     right = last @ rope.rotate(k, positions, *now).swapaxes(-1, -2)
     wrong = last @ stale.rotate(k, positions).swapaxes(-1, -2)
@@ -234,12 +233,12 @@ def stale_and_fresh(run: Run, lengths: tuple[int, ...] = STALE_LENGTHS) -> np.nd
 
     First with every key turned by the base of its own moment, then with all of them turned anew.
     """
-    fresh, stale = run.decoder(), run.decoder()
-    stale.scheme = StaleRope(stale.scheme.d_model, stale.n_heads, LENGTH, np.random.default_rng(0))
+    fresh = run.decoder()
+    scheme = StaleRope(4 * HEAD_DIM, 4, LENGTH)
+    stale = replace(fresh, layers=tuple(layer._replace(scheme=scheme) for layer in fresh.layers))
     result = np.zeros((2, len(lengths)))
     for place, length in enumerate(lengths):
-        text = pieces()[:, : length + 1]
-        fresh.scheme.inv_freq = dynamic(length).inv_freq
-        for row, model in enumerate((stale, fresh)):
-            result[row, place] = training.token_losses(model, text)[:, -16:].mean()
+        piece = measures.shared_pieces()[:, : length + 1]
+        for row, model in enumerate((stale, fresh.changed(inv_freq=dynamic(length).inv_freq))):
+            result[row, place] = measures.token_losses(model, piece)[:, -16:].mean()
     return result

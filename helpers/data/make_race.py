@@ -4,10 +4,10 @@ race.npz holds, for each group of runs (helpers.race.groups), one row for each s
 losses "all", "window" and "sharpened" in bins of 8 positions, (8, 64) by blocks of text for the groups of
 five seeds and (64,) for others; for the learned table its rows after some steps; and for two seeds of each
 group of five "far", (2, 3): the loss of the last 64 of 512, 1,024 and 2,048 characters with all keys and with
-64. rope_models.npz holds the weights of the RoPE models that notebook 07 stretches, live_models.npz those that
-notebook 06 trains, as float16. It takes about twenty minutes on two cores; what was trained before is found
-again in the cache. With the word "checks", checks.npz is made instead, of helpers.race.checks: twenty-five
-minutes more.
+64. rope_models.npz holds the weights of the RoPE models that notebook 07 stretches, live_models.npz those
+that notebook 06 trains, as float16. It takes about twenty minutes on two cores; what was trained before is
+found again in the cache. With the word "checks", checks.npz is made instead, of helpers.race.checks:
+twenty-five minutes more.
 """
 
 import json
@@ -43,7 +43,7 @@ def weights(runs: list[Run], name: str) -> dict[str, np.ndarray]:
 
 
 def gathered(groups: dict[str, list[Settings]]) -> tuple[dict[str, np.ndarray], dict[Settings, Run]]:
-    """Return what all runs of these groups scored, by group and score, and the runs; what is missing is trained."""
+    """Return what all runs of these groups scored, by group and score, and the runs."""
     settings = list(dict.fromkeys(one for group in groups.values() for one in group))
     runs = dict(zip(settings, sweep(settings), strict=True))
     stored: dict[str, np.ndarray] = {}

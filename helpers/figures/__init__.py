@@ -3,44 +3,14 @@
 A picture is a function that returns a Still; a builder is build(figure) -> update(**values) -> sentence.
 """
 
-# One fixed colour a scheme in every figure, from the colour-blind-safe set of Okabe and Ito.
-SCHEME_COLOURS = {
-    "none": "#777777",
-    "sinusoidal": "#0072B2",
-    "learned": "#E69F00",
-    "shaw": "#CC79A7",
-    "t5": "#009E73",
-    "rope": "#D55E00",
-    "alibi": "#56B4E9",
-}
-# The same hues, dark enough for text on white; and a line style each, so that colour never stands alone.
-SCHEME_INKS = {
-    "none": "#595959",
-    "sinusoidal": "#0072B2",
-    "learned": "#8A5F00",
-    "shaw": "#9C3F74",
-    "t5": "#00704F",
-    "rope": "#B04A00",
-    "alibi": "#1B6CA8",
-}
-SCHEME_STYLES = {
-    "none": "-",
-    "sinusoidal": "--",
-    "learned": ":",
-    "shaw": "-.",
-    "t5": (0, (7, 2)),
-    "rope": "-",
-    "alibi": (0, (4, 1, 1, 1, 1, 1)),
-}
-SCHEME_NAMES = {
-    "none": "none",
-    "sinusoidal": "sinusoidal",
-    "learned": "learned",
-    "shaw": "Shaw",
-    "t5": "T5",
-    "rope": "RoPE",
-    "alibi": "ALiBi",
-}
+from helpers.schemes import SCHEMES
+
+# What each scheme says of itself: one fixed colour in every figure, from the colour-blind-safe set of Okabe
+# and Ito; the same hue, dark enough for text on white; and a line style, so that colour never stands alone.
+SCHEME_COLOURS = {name: kind.facts.colour for name, kind in SCHEMES.items()}
+SCHEME_INKS = {name: kind.facts.ink for name, kind in SCHEMES.items()}
+SCHEME_STYLES = {name: kind.facts.line for name, kind in SCHEMES.items()}
+SCHEME_NAMES = {name: kind.facts.label for name, kind in SCHEMES.items()}
 ACCENT = "#B8460A"  # what the reader moves: vermilion, dark enough for text on white
 INK = "#222222"
 QUIET = "#595959"
