@@ -117,9 +117,14 @@ def live(seed: int = 5) -> list[Settings]:
     return [chosen(scheme).settings(seed=seed) for scheme in SCHEMES]
 
 
+# Schemes whose usual form is shown beside the chosen one, since its far end differs.
+USUAL = ("rope", "alibi")
+
+
 def lines() -> dict[str, Try]:
-    """Return what is compared: each scheme as chosen, and RoPE with its usual base as well."""
-    return {scheme: chosen(scheme) for scheme in SCHEMES} | {"rope, usual": usual("rope")}
+    """Return what is compared: each scheme as chosen, and some in their usual form as "SCHEME, usual"."""
+    found = {scheme: chosen(scheme) for scheme in SCHEMES}
+    return found | {f"{scheme}, usual": usual(scheme) for scheme in USUAL}
 
 
 def groups() -> dict[str, list[Settings]]:

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from helpers import stretching
+from helpers.context_extension import unscaled
 from helpers.drawing import still
 from helpers.figures import ACCENT, INK, QUIET, number
 from helpers.stretching import METHODS, PAIRS, turns
@@ -110,6 +111,39 @@ def blame(fig: Figure, strengths: np.ndarray, alone: np.ndarray, as_it_is: np.nd
         f"needs {number(needed[best], 2)} turns at 256, and can give "
         f"{number(strengths[:, best].mean(), 2)} units of score."
     )
+
+
+@still(10, 4.8)
+def two_geometries(fig: Figure, changes: Mapping[float, np.ndarray]) -> str:
+    """Draw what slowing one pair alone changes against how often it turned in training, by base of the model.
+
+    changes: (n_seeds, PAIRS) for each base, of the loss of the last 16 of 256 characters, in nats.
+    """
+    ax = fig.subplots()
+    looks = zip((ACCENT, "#1B6CA8"), ("o", "s"), (-0.07, 0.07), strict=True)
+    found = []
+    for (base, change), (colour, marker, shift) in zip(changes.items(), looks, strict=False):
+        seen = turns(unscaled(stretching.HEAD_DIM, base).inv_freq)
+        for one in change:
+            ax.plot(seen * 10**shift, one, marker, ms=6, color=colour, alpha=0.55, mec="none")
+        label = f"base {number(base)}"
+        ax.plot(seen * 10**shift, change.mean(axis=0), marker + "-", ms=10, lw=1.2, color=colour, label=label)
+        best = int(change.mean(axis=0).argmin())
+        found.append(
+            f"base {number(base)}: pair {best}, which turned {number(seen[best], 2)} times, "
+            f"{number(change[:, best].mean(), 2)} nats"
+        )
+    ax.axvspan(1 / 6, 1, color="#EEEEEE", zorder=0)
+    ax.axhline(0, color="k", lw=1)
+    ax.set_xscale("log")
+    ax.set_xticks(
+        [0.003, 0.01, 0.03, 0.1, 1 / 3, 1, 3, 10], ["1/300", "1/100", "1/30", "1/10", "1/3", "1", "3", "10"]
+    )
+    ax.minorticks_off()
+    ax.set(xlabel="turns of the pair in training (64 positions)", ylabel="change of the loss (nats)")
+    ax.legend(loc="lower left", frameon=False)
+    ax.set_title("Slow one pair 4 times: who turned a part of a circle is to blame")
+    return f"Change of the loss at the end of 256 when one pair is slowed; most for {'; '.join(found)}."
 
 
 @still(10, 5)

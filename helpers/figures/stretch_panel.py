@@ -11,8 +11,9 @@ from helpers.context_extension import RotaryScaling
 from helpers.figures import ACCENT, QUIET, number
 from helpers.figures.context_extension import METHOD_NAMES
 from helpers.live import Later
-from helpers.stretching import BIN, FACTORS, FINE_TUNED, METHODS, PAIRS, turns
-from helpers.training import LENGTH, REACH
+from helpers.measures import BIN
+from helpers.stretching import FACTORS, FINE_TUNED, METHODS, PAIRS, turns
+from helpers.text import LENGTH, REACH
 
 _PAIRS = np.arange(PAIRS)
 _ONE_PAIR = "one pair alone"
@@ -65,8 +66,9 @@ def explorer() -> Callable[..., Any]:
         scaling = RotaryScaling(np.array(inv_freq), attention_factor)
         return stretching.losses(stretching.stretched(run, scaling), count=8)
 
-    def by_length(losses: np.ndarray) -> np.ndarray:
-        return losses.cumsum() / np.arange(1, len(losses) + 1)
+    def at_end(losses: np.ndarray) -> np.ndarray:
+        """Return the loss of the last 16 characters of texts of 16, 24, ... characters."""
+        return (losses[1:] + losses[:-1]) / 2
 
     def build(fig: Figure, redraw: Callable[[], None]) -> Callable[..., str]:
         later = Later(measure, redraw)
@@ -94,17 +96,17 @@ def explorer() -> Callable[..., Any]:
         middle.set(ylim=(1e-3, 300), xticks=_PAIRS, xlabel="pair")
         middle.set_title("Turns (dashes: trained)")
 
-        lengths = np.arange(BIN, REACH + 1, BIN)
-        start = slice(LENGTH // BIN // 2 - 1, None)
-        (plain,) = right.plot(lengths[start], by_length(shipped[0][1])[start], color=QUIET, lw=1.6)
-        (floor,) = right.plot(lengths[start], by_length(window)[start], "k:", lw=2.5)
-        (line,) = right.plot(lengths[start], by_length(window)[start], color=ACCENT)
+        lengths = np.arange(2 * BIN, REACH + 1, BIN)
+        start = slice(2, None)
+        (plain,) = right.plot(lengths[start], at_end(shipped[0][1])[start], color=QUIET, lw=1.6)
+        (floor,) = right.plot(lengths[start], at_end(window)[start], "k:", lw=2.5)
+        (line,) = right.plot(lengths[start], at_end(window)[start], color=ACCENT)
         right.axvline(LENGTH, color="k", lw=1)
-        note = right.text(70, 4.12, "", va="top", color=ACCENT)
+        note = right.text(70, 4.32, "", va="top", color=ACCENT)
         right.set_xscale("log", base=2)
         right.set_xticks([32, 64, 128, 256, 512], ["32", "64", "128", "256", "512"])
-        right.set(ylim=(1.7, 4.2), xlabel="length of the text")
-        right.set_title("Mean loss (dots: 64 keys)")
+        right.set(ylim=(1.7, 4.4), xlabel="length of the text")
+        right.set_title("Loss at the end (dots: 64 keys)")
 
         def update(method: str, factor: float, low: float, high: float, pair: int, fine_tuned: bool) -> str:
             scaling = _chosen(method, factor, low, high, pair)
@@ -136,20 +138,21 @@ def explorer() -> Callable[..., Any]:
                 source += ", not fine-tuned: that was done at factor 8 only, with thresholds 0.5 and 4"
                 note.set_text("not fine-tuned here")
             free = losses is None
-            plain.set_ydata(by_length(few_plain if free else shipped[0][1])[start])
-            floor.set_ydata(by_length(few_window if free else window)[start])
+            plain.set_ydata(at_end(few_plain if free else shipped[0][1])[start])
+            floor.set_ydata(at_end(few_window if free else window)[start])
             if free:
                 losses = later.get(tuple(scaling.inv_freq), scaling.attention_factor)
                 source = source.replace("mean of five models", "one model, 8 texts")
             line.set_visible(losses is not None)
             if losses is None:
                 return f"{seen}. Its loss is being measured."
-            line.set_ydata(by_length(losses)[start])
-            at = min(round(LENGTH * factor) // BIN, len(losses)) - 1
-            curve = by_length(losses)
+            line.set_ydata(at_end(losses)[start])
+            curve = at_end(losses)
+            at = min(round(LENGTH * factor) // BIN, len(losses)) - 2
             return (
-                f"{seen}. Loss {curve[LENGTH // BIN - 1]:.2f} at 64 and {curve[at]:.2f} at {lengths[at]} "
-                f"({source}); with 64 keys only {by_length(few_window if free else window)[at]:.2f}."
+                f"{seen}. Loss {losses[: LENGTH // BIN].mean():.2f} over the first 64 characters and "
+                f"{curve[at]:.2f} at the end of {lengths[at]} ({source}); there "
+                f"{at_end(few_window if free else window)[at]:.2f} with 64 keys."
             )
 
         return update
