@@ -4,10 +4,10 @@ race.npz holds, for each group of runs (helpers.race.groups), one row for each s
 losses "all", "window" and "sharpened" in bins of 8 positions, (8, 64) by blocks of text for the groups of
 five seeds and (64,) for others; for the learned table its rows after some steps; and for two seeds of each
 group of five "far", (2, 3): the loss of the last 64 of 512, 1,024 and 2,048 characters with all keys and with
-64. rope_models.npz holds the weights of the RoPE models that notebook 07 stretches, live_models.npz those
-that notebook 06 trains, as float16. It takes about twenty minutes on two cores; what was trained before is
-found again in the cache. With the word "checks", checks.npz is made instead, of helpers.race.checks:
-twenty-five minutes more.
+64.
+rope_models.npz holds the weights of the RoPE models that notebook 07 stretches, live_models.npz those that
+notebook 06 trains, as float16. It takes about a quarter of an hour on two cores; what was trained before is
+found again in the cache.
 """
 
 import json
@@ -84,7 +84,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["checks"]:
-        cache.ship(Path(__file__).parent / "checks.npz", gathered(race.checks())[0])
-    else:
-        main(Path(__file__).parent)
+    main(Path(__file__).parent)
