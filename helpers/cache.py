@@ -60,9 +60,18 @@ def path_of(settings: Mapping[str, object], *schemes: str) -> Path:
     """Return where what these settings made is kept, there or not; schemes: those that it depends on."""
     schemes = schemes or ([settings["scheme"]] if settings["scheme"] in SCHEMES else [])
     code = code_version(*schemes, more=RECALL if settings["task"] == "recall" else ())
-    text = json.dumps({"code": code, **settings}, sort_keys=True)
+    text = json.dumps(_floats({"code": code, **settings}), sort_keys=True)
     name = re.sub(r"[^a-z0-9]+", "_", f"{settings['task']} {'_'.join(schemes) or settings['scheme']}")
     return folder() / f"{name}-{settings['seed']}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.npz"
+
+
+def _floats(value: object) -> object:
+    """Return settings in which 10 and 10.0, which are equal, are written alike."""
+    if isinstance(value, Mapping):
+        return {name: _floats(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_floats(one) for one in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def save(path: Path, arrays: Arrays) -> None:

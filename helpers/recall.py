@@ -51,6 +51,8 @@ def train(settings: Settings, model: Decoder, on_step: OnStep = lambda step, mod
     The loss is the mean of that of text, where every character counts, and that of strings, where only what
     can be recalled does. Steps are counted on from those of the text.
     """
+    if settings.batch < 2:
+        raise ValueError(f"batch must be at least 2, half of it text, half strings, but got {settings.batch}")
     rng = np.random.default_rng([settings.seed, 4])
     prose, letters = corpus(settings.text).train, corpus(settings.text).letters
     half, length, state = settings.batch // 2, settings.length, {}

@@ -12,7 +12,7 @@ import numpy as np
 
 from helpers import arguments, race
 from helpers.measures import BIN
-from helpers.text import LENGTH
+from helpers.text import LENGTH, REACH
 from helpers.training import Run
 
 LOSSES = ("all", "window", "sharpened")
@@ -73,9 +73,15 @@ def loss_at(group: str, length: int, name: str = "all") -> np.ndarray:
 
 
 def loss_between(group: str, first: int, end: int, name: str = "all") -> np.ndarray:
-    """Return the mean loss at positions from first up to, but not including, end, (n_seeds,)."""
-    part = slice(_bins("first", first, at_least=0), _bins("end", end))
-    return measured(group, name)[:, part].mean(axis=1)
+    """Return the mean loss at positions from first up to, but not including, end, (n_seeds,).
+
+    Raises ValueError unless both are multiples of 8, and 0 <= first < end <= REACH.
+    """
+    last = _bins("end", end)
+    start = _bins("first", first, at_least=0)
+    if start >= last:
+        raise ValueError(f"first must be below end = {end}, but got {first}")
+    return measured(group, name)[:, start:last].mean(axis=1)
 
 
 def at_end(group: str, name: str = "all") -> np.ndarray:
@@ -90,8 +96,8 @@ def lost(group: str, length: int, name: str = "all") -> np.ndarray:
 
 def _bins(name: str, positions: int, at_least: int = BIN) -> int:
     positions = arguments.whole_number(name, positions, at_least=at_least)
-    if positions % BIN:
-        raise ValueError(f"{name} must be a multiple of {BIN}, as losses are kept, but got {positions}")
+    if positions % BIN or positions > REACH:
+        raise ValueError(f"{name} must be a multiple of {BIN} up to {REACH}, but got {positions}")
     return positions // BIN
 
 
@@ -131,6 +137,8 @@ def stretched_loss(name: str, length: int, *index: int, last: int | None = None)
 
     index: which factor, pair or base. last: how many characters, a multiple of 8.
     """
-    losses = stretched(name)[:, *index]
-    first = 0 if last is None else (length - last) // BIN
-    return losses[:, first : length // BIN].mean(axis=1)
+    end = _bins("length", length)
+    first = 0 if last is None else end - _bins("last", last)
+    if first < 0:
+        raise ValueError(f"last must be at most length = {length}, but got {last}")
+    return stretched(name)[:, *index, first:end].mean(axis=1)

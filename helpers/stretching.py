@@ -32,7 +32,13 @@ STALE_LENGTHS = (96, 128, 192, 256, 512)
 TUNING_STEPS, TUNING_BATCH, TUNING_WARM_UP = 50, 16, 5
 TUNING_RATE = 3e-3
 # What makes the numbers of stretched models, beside what made the models themselves.
-CODE = ("stretching.METHODS", "stretching.fine_tune", "stretching.stale_and_fresh", "stretching.change_pairs")
+CODE = (
+    "stretching.METHODS",
+    "stretching._fine_tune",
+    "stretching.stretched",
+    "stretching.change_pairs",
+    "stretching.stale_and_fresh",
+)
 
 
 def unscaled(factor: float = 1) -> RotaryScaling:
@@ -125,7 +131,7 @@ class FineTuned(NamedTuple):
 def code_version() -> str:
     """Return a hash of the code and the shipped weights that all numbers of stretched models depend on."""
     weights = hashlib.sha256((files("helpers") / "data" / "rope_models.npz").read_bytes()).hexdigest()
-    return f"{cache.code_version('rope', *CODE)} {weights}"
+    return f"{cache.code_version('rope', more=CODE)} {weights}"
 
 
 def fine_tune(
@@ -139,12 +145,13 @@ def fine_tune(
     """
     method = arguments.choice("method", method, tuple(METHODS))
     seed = arguments.whole_number("seed", seed)
+    factor = arguments.real_number("factor", factor, positive=True)
     rate = arguments.real_number("rate", rate, positive=True)
     runs = results.rope_models()
     if seed >= len(runs):
         raise ValueError(f"seed must be one of the {len(runs)} models, 0 to {len(runs) - 1}, but got {seed}")
     about = {"task": "fine-tuning", "scheme": method, "seed": seed, "factor": factor, "rate": rate}
-    path = cache.path_of({**about, "more": code_version()})
+    path = cache.path_of({**about, "more": code_version()}, "rope")
     found = cache.load(path)
     if found is None:
         processes.keep_memory()

@@ -46,16 +46,19 @@ def _train(found: Found, missing: Sequence[Settings], executor: Executor | None)
     with _tickets(missing) as tickets:
         bar = tqdm(total=sum(one.all_steps for one in missing), unit="step", desc=_count(missing))
         try:
-            futures = {pool.submit(train_one, one, tickets.get(one)): one for one in away} if pool else {}
+            for one in away if pool else ():
+                futures[pool.submit(train_one, one, tickets.get(one))] = one
             for one in missing:
                 if one not in futures.values():
-                    _keep(found, train_one(one, tickets.get(one), lambda: _show(bar, found, tickets)))
-                    _show(bar, found, tickets)
+                    _keep(
+                        found, train_one(one, tickets.get(one), lambda: _show(bar, found, missing, tickets))
+                    )
+                    _show(bar, found, missing, tickets)
             while any(found[one] is None for one in futures.values()):
                 waiting = [future for future, one in futures.items() if found[one] is None]
                 for future in wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED).done:
                     _keep(found, future.result())
-                _show(bar, found, tickets)
+                _show(bar, found, missing, tickets)
         except BaseException as error:
             for future, one in futures.items():  # whatever the others finished meanwhile
                 if found[one] is None and future.done() and not future.cancelled() and not future.exception():
@@ -103,13 +106,13 @@ def _tickets(missing: Sequence[Settings]) -> Iterator[dict[Settings, str]]:
         yield {one: os.path.join(name, str(place)) for place, one in enumerate(missing)}
 
 
-def _show(bar: tqdm, found: Found, tickets: dict[Settings, str]) -> None:
+def _show(bar: tqdm, found: Found, missing: Sequence[Settings], tickets: dict[Settings, str]) -> None:
     """Bring the bar to the number of steps done, as the tickets say; one that can't be read says nothing."""
-    done = sum(one.all_steps for one, what in found.items() if what and one in tickets)
-    for one, ticket in tickets.items():
-        if not found[one]:
+    done = sum(one.all_steps for one in missing if found[one])
+    for one in missing:
+        if not found[one] and one in tickets:
             with suppress(OSError, ValueError):
-                done += int(Path(ticket).read_text())
+                done += int(Path(tickets[one]).read_text())
     bar.update(max(done - bar.n, 0))
 
 

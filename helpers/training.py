@@ -147,10 +147,12 @@ class Run:
     scores: dict[str, np.ndarray]
 
     def decoder(self) -> Decoder:
-        """Return the model, ready to read: a learned table repeats its last row."""
+        """Return the model with weights of its own, ready to read: a learned table repeats its last row."""
         untrained = self.settings.new_decoder()
-        model = Decoder({**self.parameters}, untrained.layers, untrained.n_heads)
-        return model.changed(beyond="repeat") if hasattr(model.layers[0].scheme, "beyond") else model
+        weights = {name: array.copy() for name, array in self.parameters.items()}
+        model = Decoder(weights, untrained.layers, untrained.n_heads)
+        has_table = any(hasattr(layer.scheme, "beyond") for layer in model.layers)
+        return model.changed(beyond="repeat") if has_table else model
 
 
 def run(settings: Settings, on_step: OnStep = lambda step, model: None) -> Run:
@@ -161,7 +163,7 @@ def run(settings: Settings, on_step: OnStep = lambda step, model: None) -> Run:
         if step in SNAPSHOTS:
             for name, array in model.parameters.items():
                 if "scheme." in name:
-                    snapshots[f"{name.partition('scheme.')[2]} after {step}"] = array.copy()
+                    snapshots[f"{name.removeprefix('scheme.')} after {step}"] = array.copy()
         on_step(step, model)
 
     processes.keep_memory()

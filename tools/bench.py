@@ -9,13 +9,16 @@ group alone.
 import gc
 import importlib.util
 import math
+import multiprocessing
 import os
 import platform
+import resource
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
@@ -257,7 +260,7 @@ def rotation() -> None:
             ),
         }
         candidates |= torch_rotations(x, positions, inv_freq, layout)
-        compare(f"Rotating float32 {x.shape}, {layout}", candidates, seconds=4)
+        compare(f"Rotating float32 {x.shape}, {layout}", candidates, seconds=15)
     if importlib.util.find_spec("torch") is None:
         print("  (PyTorch is not installed, and left out)")
 
@@ -425,6 +428,36 @@ def training() -> None:
     sys.stdout.flush()  # the process is ended without a chance to do so
 
 
+def notebook_kernel() -> None:
+    """Measure a step in a process whose memory nobody set up, like a notebook's kernel, and once it is kept."""
+    sys.stdout.flush()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        before, faults, after, left = pool.submit(steps_with_and_without).result()
+    print("\nA training step in a notebook's own kernel, RoPE, memory given back and kept (mallopt)")
+    print(f"  {'given back':<{WIDTH}} {before * 1e3:>11.1f} ms   {faults:,.0f} page faults a step")
+    print(f"  {'kept':<{WIDTH}} {after * 1e3:>11.1f} ms   {left:,.0f} page faults a step")
+    print(f"  {'kept / given back':<{WIDTH}} {after / before:>14.2f}")
+
+
+def steps_with_and_without(steps: int = 40) -> tuple[float, float, float, float]:
+    """Return the median seconds and the page faults of a training step, before and after keep_memory."""
+    threadpool_limits(1)
+    settings = Settings("rope")
+    call = partial(next_step, numpy_step(training_model("rope"), settings), lessons(settings))
+    found = []
+    for _ in range(2):
+        times = []
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(steps):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
+        found += [statistics.median(times), faults / steps]
+        processes.keep_memory()
+    return tuple(found)
+
+
 def training_step(scheme: str, others) -> None:
     settings = Settings(scheme)
     model = training_model(scheme)
@@ -442,7 +475,7 @@ def training_step(scheme: str, others) -> None:
     cores = {name: cores_used(call) for name, call in calls.items()}
 
     title = f"A training step, {scheme}, {settings.batch} x {LENGTH} tokens"
-    times = compare(title, {name: (call, 1) for name, call in calls.items()}, seconds=4)
+    times = compare(title, {name: (call, 1) for name, call in calls.items()}, seconds=15)
     first, *_ = times.values()
     for name, aim in aims.items():
         ratio = statistics.median(a / b for a, b in zip(first, times[name], strict=True))
@@ -519,6 +552,7 @@ GROUPS = {
     "drag": frames_in_a_drag,
     "rotation": rotation,
     "tables": tables,
+    "kernel": notebook_kernel,
     "training": training_as_the_course_does,  # last, since it changes the environment
 }
 

@@ -211,7 +211,9 @@ def jax_loss(
             exact = n_buckets // 2
             octaves = np.log(np.maximum(distances, 1) / exact) / np.log(n_positions / exact)
             far = np.minimum(exact + (octaves * (n_buckets - exact)).astype(int), n_buckets - 1)
-            return content + jnp.moveaxis(p["scheme.table"][np.where(distances < exact, distances, far)], -1, 0)
+            return content + jnp.moveaxis(
+                p["scheme.table"][np.where(distances < exact, distances, far)], -1, 0
+            )
         return content
 
     x = with_positions(p["embedding"][tokens])

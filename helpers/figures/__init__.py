@@ -3,6 +3,11 @@
 A picture is a function that returns a Still; a builder is build(figure) -> update(**values) -> sentence.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
 from helpers.schemes import SCHEMES
 
 # What each scheme says of itself: one fixed colour in every figure, from the colour-blind-safe set of Okabe
@@ -15,6 +20,17 @@ ACCENT = "#B8460A"  # what the reader moves: vermilion, dark enough for text on 
 INK = "#222222"
 QUIET = "#595959"
 SIGNED = {"cmap": "RdBu_r"}
+
+
+def apart(ends: Mapping[Any, float], gap: float) -> dict[Any, float]:
+    """Return heights for labels at the ends of lines, moved apart where lines end close together."""
+    order = sorted(ends, key=ends.get)
+    places = np.array([ends[one] for one in order])
+    for _ in range(200):  # push neighbours apart, a little from both sides
+        short = np.maximum(gap - np.diff(places), 0)
+        places[:-1] -= short / 2
+        places[1:] += short / 2
+    return dict(zip(order, places.tolist(), strict=True))
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from helpers import stretching
 from helpers.context_extension import unscaled
 from helpers.drawing import still
-from helpers.figures import ACCENT, INK, QUIET, number
+from helpers.figures import ACCENT, INK, QUIET, apart, number
 from helpers.stretching import METHODS, PAIRS, turns
 
 METHOD_NAMES = {
@@ -162,7 +162,11 @@ def trade_off(fig: Figure, points: Mapping[str, tuple[np.ndarray, np.ndarray]], 
         ax.set(xlabel="loss at the old length (nats)")
     whole.set(ylabel="loss of the last 16 of 256 (nats)")
     whole.set_title("All methods")
-    close.set(xlim=(1.81, 2.13), ylim=(1.82, 2.95))
+    far_off = {"unscaled", "interpolation", "by_parts_paper"}
+    near = np.array([pair for method, pair in points.items() if method not in far_off])  # (n, 2, n_seeds)
+    for limits, values in ((close.set_xlim, near[:, 0]), (close.set_ylim, near[:, 1])):
+        low, high = min(values.min(), window.mean() if limits == close.set_ylim else np.inf), values.max()
+        limits(low - 0.06 * (high - low), high + 0.06 * (high - low))
     close.set_title("The better ones, close up")
     close.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     each = "; ".join(f"{METHOD_NAMES[m]} {o.mean():.2f} and {n.mean():.2f}" for m, (o, n) in points.items())
@@ -173,24 +177,19 @@ def trade_off(fig: Figure, points: Mapping[str, tuple[np.ndarray, np.ndarray]], 
 def base_sweep(fig: Figure, bases: Sequence[float], losses: Mapping[int, np.ndarray]) -> str:
     """Draw the loss against the base used when testing, (n_seeds, n_bases) for each length."""
     ax = fig.subplots()
-    for (length, values), style, colour in zip(
-        losses.items(), ("-", "--", "-."), (INK, "#1B6CA8", "#B04A00"), strict=True
-    ):
+    looks = dict(zip(losses, zip(("-", "--", "-."), (INK, "#1B6CA8", "#B04A00"), strict=True), strict=True))
+    for length, values in losses.items():
+        style, colour = looks[length]
         ax.plot(bases, values.mean(axis=0), marker="o", ls=style, color=colour)
         ax.fill_between(bases, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, lw=0)
-        ax.text(
-            bases[-1] * 1.15,
-            values.mean(axis=0)[-1] + {64: -0.06, 256: 0.0, 512: 0.17}[length],
-            f"at {length}",
-            color=colour,
-            va="center",
-            weight="bold",
-        )
+    ends = {length: float(values.mean(axis=0)[-1]) for length, values in losses.items()}
+    for length, place in apart(ends, 0.14).items():
+        ax.text(bases[-1] * 1.15, place, f"at {length}", color=looks[length][1], va="center", weight="bold")
     ax.axvline(1e4, color=QUIET, lw=1.2)
-    ax.text(1.05e4, 4.15, "trained with this base", color=QUIET, va="top")
+    ax.text(1.05e4, 0.98, "trained with this base", color=QUIET, va="top", transform=ax.get_xaxis_transform())
     ax.set_xscale("log")
     ax.set(xlabel="base", ylabel="loss (nats)", xlim=(bases[0], bases[-1] * 2))
-    ax.set_title("A larger base buys length and pays at home")
+    ax.set_title("A larger base helps far out and harms the old length")
     best = {n: bases[int(v.mean(axis=0).argmin())] for n, v in losses.items()}
     found = ", ".join(f"{number(b)} at {n}" for n, b in best.items())
     return f"Loss against the base at test time; the best base is {found}."
@@ -212,7 +211,8 @@ def tuned(
     ax.text(window + 0.02, -0.75, "64 keys, not tuned", ha="left", va="center", weight="bold")
     ax.set_yticks(range(len(before)), [METHOD_NAMES[m] for m in before])
     ax.set_ylim(len(before) - 0.5, -1)
-    ax.set(xlabel="loss at the end of 512 (nats)", xlim=(1.75, 4.25))
+    highest = max(losses.max() for losses in before.values())
+    ax.set(xlabel="loss at the end of 512 (nats)", xlim=(window - 0.1, highest + 0.6))
     ax.set_title("Fifty steps of fine-tuning (open: before, full: after)")
     found = ", ".join(f"{METHOD_NAMES[m]} {before[m].mean():.2f} to {after[m].mean():.2f}" for m in before)
     return (

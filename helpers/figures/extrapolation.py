@@ -10,7 +10,16 @@ from matplotlib.figure import Figure
 
 from helpers import race
 from helpers.drawing import still
-from helpers.figures import ACCENT, QUIET, SCHEME_COLOURS, SCHEME_INKS, SCHEME_NAMES, SCHEME_STYLES, number
+from helpers.figures import (
+    ACCENT,
+    QUIET,
+    SCHEME_COLOURS,
+    SCHEME_INKS,
+    SCHEME_NAMES,
+    SCHEME_STYLES,
+    apart,
+    number,
+)
 from helpers.measures import BIN
 from helpers.schemes import SCHEMES
 from helpers.text import LENGTH, REACH
@@ -55,20 +64,9 @@ def _band(ax: Axes, x: np.ndarray, curves: np.ndarray, colour: str, alpha: float
     ax.fill_between(x, curves.min(axis=0), curves.max(axis=0), color=colour, alpha=alpha, lw=0)
 
 
-def _apart(ends: Mapping[str, float], gap: float) -> dict[str, float]:
-    """Return heights for labels at the ends of lines, moved apart where lines end close together."""
-    order = sorted(ends, key=ends.get)
-    places = np.array([ends[one] for one in order])
-    for _ in range(200):  # push neighbours apart, a little from both sides
-        short = np.maximum(gap - np.diff(places), 0)
-        places[:-1] -= short / 2
-        places[1:] += short / 2
-    return dict(zip(order, places.tolist(), strict=True))
-
-
 def _label_ends(ax: Axes, x: float, ends: Mapping[str, float], gap: float) -> None:
     """Write each line's name beside its end."""
-    for line, place in _apart(ends, gap).items():
+    for line, place in apart(ends, gap).items():
         ax.text(x, place, name_of(line), color=_ink(line), va="center", weight="bold")
 
 
@@ -128,7 +126,7 @@ def _tries_of(ax: Axes, scheme: str) -> None:
     best = race.chosen(scheme)
     ax.plot(best.rate, losses[best], "o", ms=14, mfc="none", mec="k", mew=1.8)
     ax.margins(y=0.15)
-    for knob, place in _apart(ends, 0.1 * np.ptp(ax.get_ylim())).items():
+    for knob, place in apart(ends, 0.1 * np.ptp(ax.get_ylim())).items():
         usual = knob == facts.usual
         look = {"color": ink if usual else colours[knob], "weight": "bold" if usual else "normal"}
         ax.text(0.055, place, number(knob), va="center", fontsize=11, **look)
