@@ -56,7 +56,7 @@ def _found(group: str, name: str) -> np.ndarray:
 
 
 def recalled(line: str, name: str) -> np.ndarray:
-    """Return what was measured on recall, one row for each of three tries.
+    """Return what was measured on recall, one row for each try.
 
     line: a name in helpers.race.lines(). name: as in helpers/data/make_recall.py.
     Raises KeyError, naming what there is, for what was not measured.
@@ -103,7 +103,11 @@ def _bins(name: str, positions: int, at_least: int = BIN) -> int:
 
 @cache
 def rope_models(name: str = "rope, usual") -> list[Run]:
-    """Return the five RoPE models of a group that the course ships: "rope, usual" or "rope, base 1000"."""
+    """Return the five RoPE models of a group that the course ships: "rope, usual" or "rope, base 1000".
+
+    Raises ValueError for another name.
+    """
+    name = arguments.choice("name", name, ("rope, usual", "rope, base 1000"))
     stored = _stored("rope_models.npz")
     runs = []
     for settings in race.groups()[name]:

@@ -38,6 +38,7 @@ CODE = (
     "stretching.stretched",
     "stretching.change_pairs",
     "stretching.stale_and_fresh",
+    "stretching.TUNING_RATE",
 )
 
 

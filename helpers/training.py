@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from helpers import processes, text
+from helpers import arguments, processes, text
 from helpers.doors import Parameters, Scheme
 from helpers.measures import evaluate, token_losses
 from helpers.schemes import Spec
@@ -157,6 +157,7 @@ class Run:
 
 def run(settings: Settings, on_step: OnStep = lambda step, model: None) -> Run:
     """Train and evaluate one model; on_step as for train."""
+    arguments.choice("task", settings.task, ("text", "recall"))
     snapshots = {}
 
     def watch(step: int, model: Decoder) -> None:

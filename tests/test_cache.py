@@ -82,7 +82,7 @@ def test_without_a_choice_it_is_the_systems_folder(monkeypatch, value):
 
 def test_path_lies_in_the_folder_and_says_what_it_is(path, folder):
     assert path.parent == folder
-    assert re.fullmatch(r"text-rope-3-[0-9a-f]{20}\.npz", path.name)
+    assert re.fullmatch(r"text_rope-3-[0-9a-f]{20}\.npz", path.name)
     assert not folder.exists()  # asking makes nothing
 
 
@@ -107,7 +107,7 @@ def test_other_settings_have_another_path(path, other):
 
 
 def test_other_code_has_another_path(path, monkeypatch):
-    monkeypatch.setattr(cache, "code_version", lambda scheme: "0" * 64)
+    monkeypatch.setattr(cache, "code_version", lambda *schemes, more: "0" * 64)
     assert cache.path_of(SETTINGS) != path
 
 

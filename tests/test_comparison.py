@@ -2,18 +2,17 @@
 
 import json
 import re
-from itertools import pairwise
 
 import numpy as np
 import pytest
 from trusted import reference
 
-from helpers import comparison, context_extension, results
-from helpers.comparison import extra_operations, holds_to, layer_operations, models, phi3
+from helpers import comparison, context_extension, measures, results
+from helpers.comparison import MULTIPLES, excess, extra_operations, holds_to, layer_operations, models, phi3
 from helpers.rope import rotate
 from helpers.schemes import SCHEMES, Shaw
-from helpers.training import LENGTH, REACH, RECALL_DISTANCES
-from helpers.transformer import new_decoder
+from helpers.text import LENGTH, REACH
+from helpers.transformer import forward, new_decoder
 
 everyone = pytest.mark.parametrize("scheme", list(SCHEMES))
 
@@ -21,94 +20,121 @@ everyone = pytest.mark.parametrize("scheme", list(SCHEMES))
 # how far a scheme holds
 
 
-def by_position(at_64, at_128, at_256, at_512):
-    """Losses by position whose means up to these four lengths are these numbers, (REACH,)."""
-    means = {0: 0.0, 64: at_64, 128: at_128, 256: at_256, 512: at_512}
-    parts, ends = [], sorted(means)
-    for start, end in pairwise(ends):
-        level = (end * means[end] - start * means[start]) / (end - start)
-        parts.append(np.full(end - start, level))
-    return np.concatenate(parts)
+def in_bins(home, at_128, at_256, at_512, between=9.0):
+    """Losses in bins of 8 positions, (64,): home on average up to 64, these numbers at the ends of texts.
+
+    Home falls, as losses do. What lies between the ends must not count, and so it is far off.
+    """
+    losses = np.full(64, between)
+    losses[:8] = home + np.linspace(0.7, -0.7, 8)
+    for end, loss in ((128, at_128), (256, at_256), (512, at_512)):
+        losses[(end - 64) // 8 : end // 8] = loss + np.linspace(0.1, -0.1, 8)
+    return losses
 
 
 @pytest.fixture
 def made_up(monkeypatch):
-    """Results made by hand: six seeds of a scheme, with all keys and with a window."""
+    """Results made by hand: seven seeds of a group, with all keys; with a window it loses everywhere."""
     rows = {
         "all": [
-            by_position(2.0, 2.0, 2.0, 2.0),  # holds everywhere
-            by_position(2.0, 1.0, 1.0, 1.0),  # gains
-            by_position(2.0, 2.05, 2.05, 2.5),  # to four times
-            by_position(2.0, 2.09, 2.2, 2.5),  # to twice
-            by_position(2.0, 2.2, 2.3, 2.4),  # not at all
-            by_position(2.0, 2.2, 2.05, 2.0),  # lost at twice, and better later: that doesn't count
+            in_bins(2.0, 2.0, 2.0, 2.0),  # holds everywhere
+            in_bins(2.0, 1.5, 1.0, 0.5),  # gains
+            in_bins(2.0, 2.05, 2.05, 2.5),  # to four times
+            in_bins(2.0, 2.09, 2.2, 2.5),  # to twice
+            in_bins(2.0, 2.2, 2.3, 2.4),  # not at all
+            in_bins(2.0, 2.2, 2.05, 2.0),  # lost at twice, and better later: that doesn't count
+            in_bins(2.0, 2.05, 2.05, 2.5, between=0.0),  # to four times, whatever lies between
         ],
-        "window": [by_position(2.0, 2.0, 2.0, 2.2)] * 6,
+        "window": [in_bins(2.0, 3.0, 3.0, 3.0)] * 7,
     }
 
-    def measured(scheme, name):
-        assert scheme == "made up"
+    def measured(group, name):
+        assert group == "made up"
         return np.stack(rows[name])
 
     monkeypatch.setattr(results, "measured", measured)
 
 
 @pytest.mark.usefixtures("made_up")
+@pytest.mark.parametrize(
+    ("multiple", "expected"),
+    [
+        (2, [0, -0.5, 0.05, 0.09, 0.2, 0.2, 0.05]),
+        (4, [0, -1, 0.05, 0.2, 0.3, 0.05, 0.05]),
+        (8, [0, -1.5, 0.5, 0.5, 0.4, 0, 0.5]),
+    ],
+)
+def test_excess_is_the_end_of_a_longer_text_less_all_of_a_trained_one(multiple, expected):
+    np.testing.assert_allclose(excess("made up", multiple), expected, atol=1e-12)
+
+
+@pytest.mark.usefixtures("made_up")
 def test_holds_to_is_the_longest_multiple_without_a_loss_before():
     found = holds_to("made up")
-    np.testing.assert_array_equal(found, [8, 8, 4, 2, 1, 1])
+    np.testing.assert_array_equal(found, [8, 8, 4, 2, 1, 1, 4])
 
 
 @pytest.mark.usefixtures("made_up")
 @pytest.mark.parametrize(
     ("within", "expected"),
     [
-        (0.0, [8, 8, 1, 1, 1, 1]),
-        (0.06, [8, 8, 4, 1, 1, 1]),
-        (0.25, [8, 8, 4, 4, 2, 8]),
-        (0.45, [8, 8, 4, 4, 8, 8]),
-        (1.0, [8] * 6),
+        (1e-9, [8, 8, 1, 1, 1, 1, 1]),
+        (0.06, [8, 8, 4, 1, 1, 1, 4]),
+        (0.25, [8, 8, 4, 4, 2, 8, 4]),
+        (0.45, [8, 8, 4, 4, 8, 8, 4]),
+        (1.0, [8] * 7),
+        (-0.6, [1] * 7),
     ],
 )
 def test_holds_to_with_another_limit(within, expected):
     np.testing.assert_array_equal(holds_to("made up", within), expected)
 
 
-@pytest.mark.usefixtures("made_up")
-def test_holds_to_with_a_window():
-    np.testing.assert_array_equal(holds_to("made up", name="window"), [4] * 6)
+def test_a_loss_of_just_the_limit_holds(monkeypatch):
+    """The limit is what may be lost, so that a seed at it has not lost more."""
+    row = np.concatenate([np.full(8, 2.0), np.full(56, 2.125)])
+    monkeypatch.setattr(results, "measured", lambda group, name: np.stack([row, row + (row > 2) / 1024]))
+    np.testing.assert_array_equal(holds_to("made up", 0.125), [8, 1])
 
 
-def test_who_loses_at_the_trained_length_holds_to_no_multiple(monkeypatch):
-    """A window narrower than the trained length can lose there, where all keys are the measure."""
-    rows = {"all": by_position(2.0, 2.0, 2.0, 2.0), "window": by_position(2.5, 2.5, 2.5, 2.5)}
-    monkeypatch.setattr(results, "measured", lambda scheme, name: rows[name][None])
-    assert holds_to("made up", name="window")[0] < 1
+def test_the_multiples_are_those_of_the_shipped_lengths():
+    assert MULTIPLES == (2, 4, 8)
+    assert MULTIPLES[-1] * LENGTH == REACH
+
+
+def by_a_loop(losses):
+    """How far each seed holds, from losses (n_seeds, 64) in bins of 8 positions."""
+    expected = []
+    for row in losses.repeat(8, axis=1).astype(float):
+        reached = 1
+        for multiple in (2, 4, 8):
+            if row[64 * multiple - 64 : 64 * multiple].mean() - row[:64].mean() > 0.1:
+                break
+            reached = multiple
+        expected.append(reached)
+    return expected
+
+
+def test_holds_to_equals_a_loop(monkeypatch):
+    rng = np.random.default_rng(0)
+    losses = 2 + rng.uniform(0, 0.25, (200, 64)) + rng.uniform(-0.1, 0.1, (200, 1))
+    losses[:, 8:] += rng.uniform(-0.1, 0.15, (200, 7)).repeat(8, axis=1)
+    monkeypatch.setattr(results, "measured", lambda group, name: {"all": losses}[name])
+    found = holds_to("made up")
+    np.testing.assert_array_equal(found, by_a_loop(losses))
+    assert set(found) == {1, 2, 4, 8}
 
 
 @everyone
 def test_holds_to_equals_a_loop_over_the_shipped_results(scheme):
-    losses = results.measured(scheme, "all")
-    expected = []
-    for seed in range(len(losses)):
-        reached = 1
-        for multiple in (2, 4, 8):
-            if losses[seed, : 64 * multiple].mean() - losses[seed, :64].mean() > 0.1:
-                break
-            reached = multiple
-        expected.append(reached)
-    np.testing.assert_array_equal(holds_to(scheme), expected)
+    np.testing.assert_array_equal(holds_to(scheme), by_a_loop(results.measured(scheme, "all")))
 
 
-def test_recall_at_is_the_measured_share():
-    shares = results.measured("alibi", "accuracy")
-    for place, distance in enumerate(RECALL_DISTANCES):
-        np.testing.assert_array_equal(comparison.recall_at("alibi", distance), shares[:, place])
-
-
-@pytest.mark.parametrize("wrong", [lambda: holds_to("nope"), lambda: comparison.recall_at("nope", 64)])
-def test_a_scheme_that_was_not_measured_is_named(wrong):
-    with pytest.raises(KeyError, match=r"scheme and name must be one of .*'nope/"):
+@pytest.mark.parametrize("wrong", [lambda: holds_to("nope"), lambda: excess("nope", 2)])
+def test_a_group_that_was_not_measured_is_named(monkeypatch, wrong):
+    files = {"race.npz": {"rope/all": np.zeros((5, 8, 64)), "about": np.array("{}")}, "checks.npz": {}}
+    monkeypatch.setattr(results, "_stored", files.__getitem__)
+    with pytest.raises(KeyError, match=r"group and name must be one of \['rope/all'\], but got 'nope/all'"):
         wrong()
 
 
@@ -188,10 +214,24 @@ def test_extra_operations_of_a_very_small_model_in_figures():
 
 
 def test_the_rows_of_shaw_are_those_of_the_course():
-    scheme = new_decoder("shaw", 62).scheme
-    assert isinstance(scheme, Shaw)
-    rows = len(scheme.parameters["key_table"])
+    model = new_decoder("shaw", 62)
+    assert isinstance(model.scheme, Shaw)
+    rows = len(model.parameters["scheme.key_table"])
     assert extra_operations("shaw", 0) == 2 * rows * 64
+
+
+@everyone
+def test_extra_operations_are_among_the_facts_of_a_scheme(monkeypatch, scheme):
+    """An eighth scheme says itself what it costs, and the table asks for that."""
+    sizes = []
+
+    def operations(size):
+        sizes.append(size._asdict())
+        return 17
+
+    monkeypatch.setattr(SCHEMES[scheme], "facts", SCHEMES[scheme].facts._replace(operations=operations))
+    assert extra_operations(scheme, 300, d_model=32, n_heads=2, n_layers=3) == 17
+    assert sizes == [{"d_model": 32, "n_heads": 2, "n_layers": 3, "n_positions": LENGTH, "n_keys": 300}]
 
 
 def product_of(a, b, c):
@@ -243,17 +283,23 @@ def test_time_ratios_are_medians_of_rounds_side_by_side(clock):
     assert seen[0][2].shape == (8, REACH)
 
 
+def test_time_is_taken_of_reading_the_texts_that_all_share(clock):
+    _, seen = clock
+    comparison.time_ratios(1)
+    np.testing.assert_array_equal(seen[0][2], measures.shared_pieces(REACH - 1, 8))
+
+
 def test_time_is_taken_of_models_that_can_read_the_text(clock):
     _, seen = clock
     comparison.time_ratios(1)
-    for scheme, model, _ in seen:
-        positions = np.arange(REACH)
-        if scheme == "shaw":
+    for scheme, model, tokens in seen:
+        own = {name: array.shape for name, array in model.parameters.items() if "scheme." in name}
+        if scheme == "shaw":  # the table of the course, whatever the length
             assert model.scheme.clip == LENGTH // 2
-            assert model.scheme.parameters["key_table"].shape == (65, 16)
-            assert model.scheme.bias(np.zeros((1, 4, REACH, 16)), positions, positions).shape[-1] == REACH
+            assert own == {"scheme.key_table": (65, 16)}
         if scheme == "learned":
-            assert model.scheme.embed(np.zeros((1, REACH, 64)), positions).shape == (1, REACH, 64)
+            assert own == {"scheme.table": (REACH, 64)}
+        assert forward(model, tokens[:1]).logits.shape == (1, REACH, 62), scheme
 
 
 def test_each_scheme_has_a_ratio():

@@ -365,7 +365,7 @@ def test_a_place_that_can_not_be_written_is_told(tmp_path, monkeypatch):
 
 @pytest.mark.whole
 def test_the_scheme_of_ones_own_does_what_its_solution_says(capsys):
-    """Notebook 06, exercise 4: the printed solution holds, has no failure, and does not beat the window."""
+    """Notebook 06, exercise 4: the printed solution holds, has no failure, and does not come near T5."""
     [path] = NOTEBOOKS.glob("06_*.ipynb")
     names = namespace(path)
     notebook = nbformat.read(path, as_version=4).cells
@@ -381,7 +381,7 @@ def test_the_scheme_of_ones_own_does_what_its_solution_says(capsys):
     )
     assert check.EXERCISES["which_failure"].solve(start, window, sharpened) == "none"
     assert abs(at_512 - at_64) < 0.1
-    assert at_512 > 1.86 + 0.03
+    assert at_512 > 1.92 + 0.03
     assert f"{at_512:.2f}" in text
 
 
@@ -406,12 +406,11 @@ def test_a_t5_table_imitates_a_steep_ramp_and_no_flat_one():
 
 
 @pytest.mark.whole
-def test_pair_3_is_best_divided_by_about_5_and_pair_2_helps(capsys):
+def test_pair_3_is_best_divided_by_about_6_and_pair_2_helps_beside_8(capsys):
     """Notebook 07, exercise 4."""
     names, solution, _ = solution_of("07", "**4. (a challenge)** Find the best single change")
     names["run"] = names["results"].rope_models()[0]
     exec(solution, names)
-    by_2, by_4, by_5, by_8, both = map(float, re.findall(r": (\d\.\d\d)", capsys.readouterr().out))
-    assert by_5 < min(by_2, by_8)
-    assert by_5 <= by_4 + 0.01
-    assert both < by_5 - 0.02
+    by_2, by_4, by_6, by_8, both = map(float, re.findall(r": (\d\.\d\d)", capsys.readouterr().out))
+    assert by_6 < min(by_2, by_4, by_8) - 0.05
+    assert both < by_6

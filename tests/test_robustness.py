@@ -1,7 +1,6 @@
 """Notebooks used as people use them: run twice in one kernel, restarted in the middle, two at once."""
 
 import asyncio
-import re
 from pathlib import Path
 
 import nbformat
@@ -50,14 +49,10 @@ def printed(client):
 def test_twice_in_one_kernel(path):
     client = client_of(path)
     cells = range(len(client.nb.cells))
-    # Two models of notebook 06 are trained anew by every run, for minutes: once is enough for them.
-    again = [
-        number for number in cells if not re.search(r"WideShaw|\bwide\b", client.nb.cells[number].source)
-    ]
     with client.setup_kernel():
         run(client, cells)
         first = printed(client)
-        run(client, again)
+        run(client, cells)
     assert printed(client) == first
 
 

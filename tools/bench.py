@@ -429,7 +429,7 @@ def training() -> None:
 
 
 def notebook_kernel() -> None:
-    """Measure a step in a process whose memory nobody set up, like a notebook's kernel, and once it is kept."""
+    """Measure a step in a process whose memory nobody set up, like a notebook's kernel, and then kept."""
     sys.stdout.flush()
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         before, faults, after, left = pool.submit(steps_with_and_without).result()

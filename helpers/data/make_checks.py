@@ -1,7 +1,7 @@
 """Train what a conclusion must survive: the last stage of `make sweep`, after make_race.py.
 
 checks.npz holds for each group of helpers.race.checks what race.npz holds of groups of two seeds: more steps,
-longer texts in training, wider heads, another author. It takes about half an hour on two cores; what was
+longer texts in training, wider heads, another author. It takes about ten minutes on two cores; what was
 trained before is found again in the cache.
 """
 

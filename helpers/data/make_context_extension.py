@@ -1,11 +1,11 @@
 """Measure every way to stretch the five RoPE models, and fine-tune some: a stage of `make sweep`.
 
 context_extension.npz holds losses (n_seeds, ..., 64) in bins of 8 positions: "METHOD/as it is", for each of
-FACTORS; "METHOD/fine-tuned" at 8 times, with the loss of each step, and for the first model "METHOD/rates",
-fine-tuned at each of RATES; "one pair" and "from this pair on", each pair (or all from it on) interpolated 4
-times, and "one pair, 2 times"; "one pair stopped"; "base", for each of BASES; "window", 64 keys; and "stale
-and fresh", (n_seeds, 2, 5), of helpers.stretching. "base 1000/..." is the same of the models with base 1,000,
-as far as pairs go. It takes about a quarter of an hour on two cores and needs rope_models.npz.
+FACTORS; "METHOD/fine-tuned" at 8 times, with the loss of each step; "one pair" and "from this pair on", each
+pair (or all from it on) interpolated 4 times; "one pair stopped"; "base", for each of BASES; "window", 64
+keys; and "stale and fresh", (n_seeds, 2, 5), of helpers.stretching. "base 1000/..." is the same of the models
+with base 1,000, as far as pairs go. It takes about a quarter of an hour on two cores and needs
+rope_models.npz.
 """
 
 import json
@@ -22,7 +22,6 @@ from helpers.stretching import FACTORS, FINE_TUNED, HEAD_DIM, METHODS, PAIRS
 
 SEEDS = range(5)
 GROUPS = {"rope, usual": "", "rope, base 1000": "base 1000/"}
-RATES = (1e-3, 3e-3, 1e-2)
 BASES = (1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6)
 
 
@@ -46,7 +45,6 @@ def measure_pairs(group: str, seed: int) -> dict[str, np.ndarray]:
     base = run.decoder().scheme.base
     changes = {
         "one pair": [([pair], 4) for pair in range(PAIRS)],
-        "one pair, 2 times": [([pair], 2) for pair in range(PAIRS)],
         "from this pair on": [([*range(pair, PAIRS)], 4) for pair in range(PAIRS)],
         "one pair stopped": [([pair], np.inf) for pair in range(PAIRS)],
     }
@@ -62,12 +60,10 @@ def measure_pairs(group: str, seed: int) -> dict[str, np.ndarray]:
 def main(folder: Path) -> None:
     """Measure and fine-tune what is missing, and write the file into folder."""
     grid = list(product(FINE_TUNED, SEEDS))
-    rates = list(product(FINE_TUNED, RATES))
     pool = processes.local_processes(len(grid))
     each = pool.map(measure, SEEDS)
     pairs = {group: pool.map(measure_pairs, [group] * 5, SEEDS) for group in GROUPS}
     tuned = dict(zip(grid, pool.map(stretching.fine_tune, *zip(*grid, strict=True)), strict=True))
-    at_rates = {one: pool.submit(stretching.fine_tune, one[0], 0, rate=one[1]) for one in rates}
     each = list(each)
     stored = {name: np.stack([one[name] for one in each]) for name in each[0]}
     for group, prefix in GROUPS.items():
@@ -76,13 +72,11 @@ def main(folder: Path) -> None:
     for method in FINE_TUNED:
         stored[f"{method}/fine-tuned"] = np.stack([tuned[method, seed].losses for seed in SEEDS])
         stored[f"{method}/steps"] = np.stack([tuned[method, seed].steps for seed in SEEDS])
-        stored[f"{method}/rates"] = np.stack([at_rates[method, rate].result().losses for rate in RATES])
     pool.shutdown()
     about = {
         "code": stretching.code_version(),
         "factors": FACTORS,
         "bases": BASES,
-        "rates": RATES,
         "seeds": list(SEEDS),
         "versions": {"python": sys.version.split()[0], "numpy": np.__version__},
     }

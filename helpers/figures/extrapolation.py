@@ -37,12 +37,14 @@ _KNOBS = {
 
 def scheme_of(line: str) -> str:
     """Return the scheme of a line of the race."""
-    return line.removesuffix(", usual")
+    return line.partition(",")[0]
 
 
 def name_of(line: str) -> str:
     """Return what a line of the race is called; where there are two of a scheme, with what they differ in."""
-    scheme = scheme_of(line)
+    scheme, _, more = line.partition(", ")
+    if more not in ("", "usual"):
+        return f"{SCHEME_NAMES[scheme]}, {more}"
     if scheme not in race.USUAL:
         return SCHEME_NAMES[scheme]
     facts, value = SCHEMES[scheme].facts, race.lines()[line].knob
@@ -193,7 +195,7 @@ def loss_by_length(
     ax.set_xticks([16, 32, *LENGTHS], ["16", "32", *map(str, LENGTHS)])
     _label_ends(ax, REACH * 1.06, ends, 0.105)
     ax.set(
-        xlabel="length of the text (characters)", ylabel="mean loss (nats)", xlim=(16, 1800), ylim=(1.75, 3.8)
+        xlabel="length of the text (characters)", ylabel="mean loss (nats)", xlim=(16, 1800), ylim=(1.65, 3.8)
     )
     ax.set_title("Your models (dots) on our bands" if yours else "Past the trained length, models part ways")
     each = ", ".join(f"{name_of(line)} {end:.2f}" for line, end in ends.items())
