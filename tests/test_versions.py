@@ -9,7 +9,7 @@ import pytest
 from helpers import versions
 
 HELPERS = Path(versions.__file__).parent
-MODEL = ("training.train", "training.evaluate", "schemes.Rope")
+MODEL = ("training.train", "training.SNAPSHOTS", "measures.of_text", "schemes.Rope")
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ def copied(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("module", "old", "new"),
     [
-        ("rope", "np.cos(angles)", "np.sin(angles)"),
+        ("schemes", "(np.cos, np.sin)", "(np.sin, np.cos)"),
         ("rope", "base ** (-np.arange", "base ** (-2 * np.arange"),
         ("training", "0.5 * (1 + np.cos", "0.25 * (1 + np.cos"),
-        ("training", "LENGTH = 64", "LENGTH = 65"),
-        ("training", "learning_rate: float = 3e-3", "learning_rate: float = 3.1e-3"),
+        ("text", "LENGTH = 64", "LENGTH = 65"),
+        ("training", "learning_rate: float = 1e-2", "learning_rate: float = 1.1e-2"),
         ("transformer", "shrink = (2 * n_layers)", "shrink = (3 * n_layers)"),
         ("transformer", '"embedding": rng.normal(0,', '"embedding": rng.normal(1,'),
-        ("transformer", "2 * positive * d_out", "positive * d_out"),
+        ("steps", "d_x *= 2", "d_x *= 3"),
     ],
 )
 def test_a_changed_formula_is_another_version(copied, module, old, new):
@@ -59,11 +59,13 @@ def test_a_changed_formula_is_another_version(copied, module, old, new):
         ("rope", "inv_freq must have at most", "inv_freq must not have more than"),
         ("rope", "is too close to 0", "lies too close to 0"),
         ("transformer", "# so that the sum", "# to make the sum"),
-        ("training", "Stopped: ", "Interrupted: "),  # a message of what keeps models
+        ("sweeping", "Stopped: ", "Interrupted: "),  # a message of what keeps models
         ("arguments", "must be True or False", "has to be True or False"),
+        ("schemes", '"RoPE",', '"rotary",'),
+        ("schemes", '"#D55E00"', '"#FF0000"'),
         ("schemes", "class Alibi(Scheme):", "class Kerple(Scheme):\n    pass\n\n\nclass Alibi(Scheme):"),
         ("schemes", '    "rope": Rope,', '    "rope": Rope,\n    "rope again": Rope,'),
-        ("schemes", "-alibi_slopes(self.n_heads)", "-2 * alibi_slopes(self.n_heads)"),  # not RoPE's
+        ("schemes", "self.slope_factor * alibi_slopes", "2 * self.slope_factor * alibi_slopes"),  # not RoPE's
     ],
 )
 def test_what_changes_no_number_is_no_other_version(copied, module, old, new):
