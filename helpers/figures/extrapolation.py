@@ -286,7 +286,7 @@ def far_look(fig: Figure, looks: Mapping[str, np.ndarray], lengths: Sequence[int
     return f"All keys minus 64 keys, last 64 of {lengths[-1]:,} characters: {each}."
 
 
-@still(10, 4.8)
+@still(10, 4.1)
 def recall(
     fig: Figure, distances: Sequence[int], learned: Mapping[str, np.ndarray], others: Sequence[str]
 ) -> str:
@@ -317,7 +317,7 @@ def recall(
     return f"Share of a string recalled, best of three tries: {'; '.join(found)}. Not learned: {missing}."
 
 
-@still(10, 9.6)
+@still(10, 6.7)
 def attention_maps(fig: Figure, maps: Mapping[str, np.ndarray]) -> str:
     """Draw attention weights, (n, n), of one head for four models, on one logarithmic colour scale."""
     axes = fig.subplots(2, 2, sharex=True, sharey=True)
