@@ -120,7 +120,7 @@ def two_geometries(fig: Figure, changes: Mapping[float, np.ndarray]) -> str:
     changes: (n_seeds, PAIRS) for each base, of the loss of the last 16 of 256 characters, in nats.
     """
     ax = fig.subplots()
-    looks = zip((ACCENT, "#1B6CA8"), ("o", "s"), (-0.07, 0.07), strict=True)
+    looks = zip((ACCENT, "#1B6CA8"), ("o", "s"), (0, 0.02), strict=True)  # the second a hair to the right
     found = []
     for (base, change), (colour, marker, shift) in zip(changes.items(), looks, strict=False):
         seen = turns(unscaled(stretching.HEAD_DIM, base).inv_freq)

@@ -317,19 +317,17 @@ def recall(
     return f"Share of a string recalled, best of three tries: {'; '.join(found)}. Not learned: {missing}."
 
 
-@still(10, 6.7)
+@still(10, 5.2)
 def attention_maps(fig: Figure, maps: Mapping[str, np.ndarray]) -> str:
-    """Draw attention weights, (n, n), of one head for four models, on one logarithmic colour scale."""
-    axes = fig.subplots(2, 2, sharex=True, sharey=True)
-    for ax, (name, weights) in zip(axes.flat, maps.items(), strict=True):
+    """Draw attention weights, (n, n), of one head for two models, on one logarithmic colour scale."""
+    axes = fig.subplots(1, 2, sharey=True)
+    for ax, (name, weights) in zip(axes, maps.items(), strict=True):
         seen = np.where(weights > 0, np.maximum(weights, 1e-4), np.nan)
         image = ax.imshow(seen, norm=LogNorm(1e-4, 1), interpolation="antialiased")
         ax.axhline(LENGTH, color=ACCENT, lw=2)
         ax.set_title(name_of(name), color=_ink(name))
-    for ax in axes[1]:
         ax.set_xlabel("key")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("query")
-    fig.colorbar(image, ax=axes, label="weight", shrink=0.6)
-    names = ", ".join(name_of(one) for one in maps)
+    axes[0].set_ylabel("query")
+    fig.colorbar(image, ax=axes, label="weight", shrink=0.8)
+    names = " and ".join(name_of(one) for one in maps)
     return f"Attention maps of {names} over {len(seen)} positions, trained on 64."
