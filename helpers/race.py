@@ -117,7 +117,7 @@ def usual(scheme: str) -> Try:
     return best({one: float(loss) for one, loss, seed in losses if one.knob == knob and seed == 0})[0]
 
 
-def live(seed: int = 5) -> list[Settings]:
+def trained_here(seed: int = 5) -> list[Settings]:
     """Return the settings of the seven models that notebook 06 trains."""
     return [chosen(scheme).settings(seed=seed) for scheme in SCHEMES]
 

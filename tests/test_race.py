@@ -290,9 +290,9 @@ def test_what_is_read_back_is_found_among_what_was_tried(shelf, scheme):
 
 
 def test_live_models_are_those_that_were_chosen(shelf):
-    assert race.live() == [race.chosen(scheme).settings(seed=5) for scheme in SCHEMES]
-    assert race.live(7) == [race.chosen(scheme).settings(seed=7) for scheme in SCHEMES]
-    assert len(race.live()) == 7
+    assert race.trained_here() == [race.chosen(scheme).settings(seed=5) for scheme in SCHEMES]
+    assert race.trained_here(7) == [race.chosen(scheme).settings(seed=7) for scheme in SCHEMES]
+    assert len(race.trained_here()) == 7
 
 
 def test_lines_are_each_scheme_and_some_in_their_usual_form(shelf):
@@ -315,7 +315,7 @@ def test_an_eighth_scheme_gets_a_line_a_live_model_and_checks(monkeypatch, shelf
     shelf["about"] = np.array(json.dumps(about | {"chosen": about["chosen"] | {"eighth": [0.02, 0.9]}}))
     assert race.chosen("eighth") == Try("eighth", 0.02, 0.9) == race.lines()["eighth"]
     assert race.usual("eighth") == Try("eighth", 0.01, 0.3)
-    assert race.live()[-1] == Settings(spec("eighth", slope_factor=0.9), 5, learning_rate=0.02)
+    assert race.trained_here()[-1] == Settings(spec("eighth", slope_factor=0.9), 5, learning_rate=0.02)
     assert len(race.groups()["eighth"]) == 5
     assert {f"eighth, {check}" for check in race.CHECKS} <= race.checks().keys()
 
@@ -382,7 +382,7 @@ def test_all_that_is_to_be_trained_can_be_built(shelf):
     """No try, group or check asks for a decoder that there can't be."""
     every = {one.settings() for scheme in SCHEMES for one in grid(scheme)}
     every |= {one for group in (*race.groups().values(), *race.checks().values()) for one in group}
-    every |= set(race.live())
+    every |= set(race.trained_here())
     for one in {replace(one, seed=0) for one in every}:
         made = one.new_decoder()
         assert made.n_heads == one.n_heads

@@ -421,7 +421,7 @@ def test_each_stretched_model_has_all_measures():
 
 def test_the_shipped_models_have_all_weights():
     groups = {name: race.groups()[name] for name in ROPES}
-    live = dict(zip(SCHEMES, ([one] for one in race.live()), strict=True))
+    live = dict(zip(SCHEMES, ([one] for one in race.trained_here()), strict=True))
     for file, models in {"rope_models.npz": groups, "live_models.npz": live}.items():
         expected = {
             f"{name}/{one.seed}/{key}": array.shape
@@ -548,7 +548,7 @@ def test_the_same_run_has_the_same_losses_wherever_it_stands():
                 np.testing.assert_allclose(choosing, found[settings][0], rtol=0, atol=1e-4, err_msg=name)
                 np.testing.assert_allclose(start, found[settings][1], rtol=0, atol=1e-4, err_msg=name)
             found[settings] = choosing, start
-    assert {one.scheme for one in race.live()} <= met
+    assert {one.scheme for one in race.trained_here()} <= met
 
 
 def test_the_tries_of_recall_are_the_same_for_every_line():
@@ -604,7 +604,7 @@ def test_the_live_models_lie_within_the_band_of_the_race():
     pieces = text.even_pieces(text.corpus().choose, 512, LENGTH + 1)
     outside = []
     with np.load(DATA / "live_models.npz", allow_pickle=False) as stored:
-        for scheme, settings in zip(SCHEMES, race.live(), strict=True):
+        for scheme, settings in zip(SCHEMES, race.trained_here(), strict=True):
             start = f"{scheme}/{settings.seed}/"
             weights = {
                 key.removeprefix(start): stored[key].astype(np.float32)

@@ -78,7 +78,7 @@ def main(folder: Path) -> None:
     ropes = {name: [runs[one] for one in groups[name]] for name in ("rope, usual", "rope, base 1000")}
     shipped = [weights(of_group, name) for name, of_group in ropes.items()]
     cache.ship(folder / "rope_models.npz", {key: array for each in shipped for key, array in each.items()})
-    live = zip(SCHEMES, sweep(race.live()), strict=True)
+    live = zip(SCHEMES, sweep(race.trained_here()), strict=True)
     shipped = [weights([run], scheme) for scheme, run in live]
     cache.ship(folder / "live_models.npz", {key: array for each in shipped for key, array in each.items()})
 
