@@ -106,7 +106,7 @@ def explorer() -> Callable[..., Any]:
         right.set_xscale("log", base=2)
         right.set_xticks([32, 64, 128, 256, 512], ["32", "64", "128", "256", "512"])
         right.set(ylim=(1.7, 4.4), xlabel="length of the text")
-        right.set_title("At the end (dots: 64 keys)")
+        right.set_title("End loss (dots: 64 keys)")
 
         def update(method: str, factor: float, low: float, high: float, pair: int, fine_tuned: bool) -> str:
             scaling = _chosen(method, factor, low, high, pair)
