@@ -788,3 +788,19 @@ def test_the_permutations_refuse_bad_input(change):
     for bad in wrong_kinds((2, 4)).values():
         refuses(lambda bad=bad: change(bad), TypeError, "x", bad)
     refuses(lambda: change(np.array(1.0)), ValueError, "x")
+
+
+@pytest.mark.parametrize("layout", rope.LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_all_pairs_at_once_turn_as_the_formula_says(layout, dtype):
+    """The decoder turns pairs as complex numbers; `turn` is the formula in plain u and v."""
+    rng = np.random.default_rng(0)
+    x, angles = rng.normal(size=(2, 5, 10)).astype(dtype), rng.normal(size=(5, 3))
+    cos, sin = np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
+    first, second = (slice(0, 3), slice(3, 6)) if layout == "half" else (slice(0, 6, 2), slice(1, 6, 2))
+    expected = x.copy()
+    expected[..., first], expected[..., second] = rope.turn(x[..., first], x[..., second], cos, sin)
+    found = rope.turn_pairs(x, cos, sin, layout)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, rtol=0, atol=4 * np.finfo(dtype).eps)
+    np.testing.assert_array_equal(found[..., 6:], x[..., 6:])
