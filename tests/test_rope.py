@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trusted import exact_angle, exact_sine_cosine, faults, few, many, reference, untested
 
+from helpers import rope
 from helpers.rope import (
     half_to_interleaved,
     interleaved_to_half,
