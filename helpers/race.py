@@ -158,8 +158,13 @@ def groups() -> dict[str, list[Settings]]:
 
 
 # What a conclusion must survive, beside another seed: other fields of Settings.
-CHECKS = {"longer": {"steps": 1800}, "novels": {"text": "novels"}}
-CHECK_SEEDS = 1
+CHECKS = {
+    "longer": {"steps": 1800},
+    "novels": {"text": "novels"},
+    "length 128": {"length": 128, "batch": 16},
+    "wide heads": {"n_heads": 2},
+}
+CHECK_SEEDS = 2
 
 
 def checks() -> dict[str, list[Settings]]:

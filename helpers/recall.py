@@ -16,6 +16,7 @@ from helpers.transformer import Decoder, forward
 STRING = 16  # how many letters are to be recalled
 HOME = (16, 32, 48)  # distances that were trained, in pieces of the trained length
 DISTANCES = (16, 32, 48, 64, 96, 128, 192, 256, 384, 496)  # and those that are tested in pieces of REACH
+LEARNED = 0.9  # who recalls less at home is not asked how far it reaches
 CONTROL = 16  # a window too short for what is farther
 
 
