@@ -6,7 +6,10 @@ picture's accessible name. Kernel and page keep one message in flight and then s
 picture follows a drag at whatever speed the machine has, without a timer.
 """
 
+import gc
 import html
+import math
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,8 +17,8 @@ from inspect import signature
 from typing import Any
 
 import ipywidgets as widgets
-import numpy as np
 import traitlets
+from IPython import get_ipython
 from threadpoolctl import threadpool_limits
 
 from helpers.drawing import DPI, Redrawer, display_data, new_figure, png
@@ -25,6 +28,8 @@ threadpool_limits(1, user_api="blas")
 
 Builder = Callable[..., Callable[..., str]]
 _WIDE = {"description_width": "initial"}
+_ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
+VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 def slider(value: float, low: float, high: float, step: float = 1, label: str = "") -> widgets.Widget:
@@ -34,16 +39,21 @@ def slider(value: float, low: float, high: float, step: float = 1, label: str = 
 
 
 def log_slider(
-    value: float, low: float, high: float, label: str = "", steps: int = 60, readout: str = ",.0f"
+    value: float, low: float, high: float, label: str = "", *, whole: bool = True, also: Sequence[float] = ()
 ) -> widgets.Widget:
-    """Return a slider whose steps multiply: from low to high, both above 0. Off needs a switch of its own."""
-    first, start, last = np.log10([low, value, high])
-    # A page moves what stands between two steps to the nearest one, so the steps are laid through the value.
-    up_to_start = max(round(steps * (start - first) / (last - first)), 1)
-    step = (start - first) / up_to_start or (last - first) / steps
-    return widgets.FloatLogSlider(
-        value=value, min=first, max=last, step=step, readout_format=readout, description=label, style=_WIDE
-    )
+    """Return a slider whose steps multiply, over round numbers from low to high, both above 0.
+
+    Round are 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 and 8 times a power of ten, only whole ones if whole; the value,
+    the ends and what the text names also are steps. Off, which is 0, needs a switch of its own.
+    """
+    # A slider of exponents would take any number, and move it to a step: 3 becomes 3.11.
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = {float(f"{start}e{power}") for power in powers for start in _ROUND} | {value, low, high, *also}
+    steps = sorted({float(step) for step in steps if low <= step <= high})
+    if whole:
+        steps = [int(step) for step in steps if step == int(step)]
+    options = [(f"{step:,}" if whole else f"{step:g}", step) for step in steps]
+    return widgets.SelectionSlider(value=value, options=options, description=label, style=_WIDE)
 
 
 def switch(value: bool, label: str = "") -> widgets.Widget:
@@ -63,8 +73,44 @@ def live(build: Builder, *, limits: dict[str, Callable[..., int]] | None = None,
         With a second argument, redraw, it gets a function that draws again when something came Later.
     limits: the upper end of a control that depends on others, for example {"head": lambda heads: heads - 1}.
     controls: one value widget for each argument of update.
+    Running the cell again closes the panels that it made before. Raises TypeError for what is no control.
     """
-    return Panel(build, controls, limits or {})
+    for name, control in controls.items():
+        if not isinstance(control, widgets.DOMWidget) or not hasattr(control, "value"):
+            raise TypeError(f"{name} must be a control, such as slider(1, 0, 9), but got {control!r}")
+    panel = Panel(build, controls, limits or {})
+    _replace(panel)
+    return panel
+
+
+# The panels of each cell, and the execution that made them.
+_panels: dict[str, tuple[int, list["Panel"]]] = {}
+
+
+def _replace(panel: "Panel") -> None:
+    """Close what an earlier run of this cell made: nobody sees it any more, but it would keep its memory."""
+    shell = get_ipython()
+    kernel = getattr(shell, "kernel", None)
+    cell = kernel and kernel.get_parent("shell").get("metadata", {}).get("cellId")
+    if not cell:
+        return
+    execution, made = _panels.get(cell, (None, []))
+    if execution != shell.execution_count:
+        for old in made:
+            old.close()
+        made = []
+        # IPython 9 keeps the picture of every output; and a figure, full of circles, waits long for its turn.
+        getattr(getattr(shell, "history_manager", None), "outputs", {}).pop(execution, None)
+        gc.collect()
+    _panels[cell] = shell.execution_count, [*made, panel]
+
+
+def _somebody_is_there() -> bool:
+    """Say whether a page shows the output, in which sliders can be moved, and not a program that only runs.
+
+    Programs say with each cell that nobody is there to answer input().
+    """
+    return getattr(getattr(get_ipython(), "kernel", None), "_allow_stdin", True)
 
 
 class Later:
@@ -96,7 +142,7 @@ class Later:
         return self._known(key)
 
     def _known(self, key: tuple) -> Any:
-        if isinstance(self._results[key], Exception):
+        if isinstance(self._results[key], BaseException):
             raise self._results[key]
         return self._results[key]
 
@@ -109,7 +155,7 @@ class Later:
                     return
             try:
                 self._results[key] = self._compute(*key)
-            except Exception as error:  # a thread has nobody to tell: the panel says it
+            except BaseException as error:  # a thread has nobody to tell: the panel says it
                 self._results[key] = error
             with suppress(Exception):  # a redraw that fails must not end this thread: others still wait
                 self._redraw()
@@ -145,8 +191,8 @@ class Panel:
             control.layout.flex = "0 0 auto" if isinstance(control, widgets.Checkbox) else "1 1 310px"
             control.layout.width, control.layout.max_width = "auto", "480px"
             control.layout.margin = "2px 18px 2px 2px"
-        row = widgets.HBox([*controls.values()], layout=widgets.Layout(flex_flow="row wrap"))
-        self.box = widgets.VBox([row, self.image, self.caption])
+        self._row = widgets.HBox([*controls.values()], layout=widgets.Layout(flex_flow="row wrap"))
+        self.box = widgets.VBox([self._row, self.image, self.caption])
         self._on_change()
 
     @property
@@ -172,13 +218,26 @@ class Panel:
                 self._on_change()
         return self
 
+    def close(self) -> None:
+        """Take the panel off the page and free its memory."""
+        with self._lock:
+            self._busy = True  # for ever: what comes late, from a thread, finds nothing to draw on
+            for widget in (*self.controls.values(), self._row, self.image, self.caption, self.box):
+                widget.unobserve_all()
+                for part in (widget.layout, getattr(widget, "style", None), widget):
+                    if part is not None:
+                        part.close()
+            # The kernel remembers every output that it ever gave, and so this panel: nothing large may hang on it.
+            self.figure = self.image = self.caption = self.box = self._row = None
+            self._build = self._update = self._redrawer = None
+            self.controls = {}
+
     def _on_change(self, _: Any = None) -> None:
         with self._lock:
             if self._busy:
                 return
             self._busy = True
             try:
-                self._follow_limits()
                 self._show()
             finally:
                 self._busy = False
@@ -190,35 +249,52 @@ class Panel:
 
     def _show(self) -> None:
         try:
+            self._follow_limits()
             if self._update is None:
                 self.figure.clear()
                 again = {"redraw": self._on_change} if "redraw" in signature(self._build).parameters else {}
                 self._update = self._build(self.figure, **again)
                 width = f"{self.figure.get_size_inches()[0] * DPI:.0f}px"
                 self.image.layout.width = self.caption.layout.max_width = width
-            self.sentence = self._update(**self.values)
+            sentence = self._update(**self.values)
+            if not isinstance(sentence, str):
+                raise TypeError(f"update must return a sentence, but it returned a {type(sentence).__name__}")
             self._redrawer.draw()
-            self.error = None
-        except Exception as error:  # a panel never takes the page down: it says what is wrong and goes on
+            self.sentence, self.error = sentence, None
+        except (Exception, SystemExit) as error:  # a panel never takes the page down: it says what is wrong
             self._redrawer.forget()
             self.error = error
-            self.sentence = f"This panel can't be drawn with these values: {error} ({type(error).__name__})."
-            self._say(self.sentence + " Move a control to go on.", "#B00020")
+            self.sentence = f"This panel can't be drawn with these values: {_text_of(error)}."
+            # Colours of its own for paper and ink: they stand out on a dark page as well.
+            self._say(self.sentence + " Move a control to go on.", "color:#7A0012;background:#FDECEA")
             self.image.layout.visibility = "hidden"  # keeps its place, so that the page does not jump
             return
         with self.image.hold_sync():
             self.image.value = png(self.figure)
             self.image.tooltip = self.sentence
         self.image.layout.visibility = "visible"
-        self._say(self.sentence, "inherit")
+        self._say(self.sentence, "color:inherit")
 
-    def _say(self, sentence: str, colour: str) -> None:
+    def _say(self, sentence: str, style: str) -> None:
         self.caption.value = (
-            f'<p style="color:{colour};font-size:15px;line-height:1.4;margin:0">{html.escape(sentence)}</p>'
+            f'<p style="{style};font-size:15px;line-height:1.4;margin:0">{html.escape(sentence)}</p>'
         )
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         data, metadata = display_data(self.image.value, self.figure, self.sentence)
         if self.error is not None:
             del data["image/png"]  # it would show other values than the sentence
-        return {**self.box._repr_mimebundle_(**options), **data}, metadata
+        if not _somebody_is_there():  # the picture is all that a page made by a program can show
+            return data, metadata
+        view = self.box._repr_mimebundle_(**options)
+        # By the process, helpers/contents.py knows later whether the view is still alive.
+        return {**view, **data}, {**metadata, VIEW: {"processes": [os.getpid(), os.getppid()]}}
+
+
+def _text_of(error: BaseException) -> str:
+    """Return what an error says, cut to some three lines, and its kind."""
+    try:
+        text = str(error)
+    except Exception:  # its own text can be what is wrong
+        text = ""
+    return f"{text[:300]}{'…' if len(text) > 300 else ''} ({type(error).__name__})"

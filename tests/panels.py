@@ -79,8 +79,10 @@ def settings_of(control: widgets.Widget) -> list[Any]:
 
 
 def random_setting(control: widgets.Widget, rng: random.Random) -> Any:
-    if isinstance(control, widgets.Checkbox | widgets.ToggleButton) or hasattr(control, "options"):
+    if isinstance(control, widgets.Checkbox | widgets.ToggleButton):
         return rng.choice(settings_of(control))
+    if hasattr(control, "options"):
+        return rng.choice([option[1] if isinstance(option, tuple) else option for option in control.options])
     return at_step(control, rng.randint(0, number_of_steps(control)))
 
 
@@ -90,7 +92,7 @@ def number_of_steps(control: widgets.Widget) -> int:
 
 def at_step(control: widgets.Widget, step: int) -> Any:
     value = min(control.min + step * control.step, control.max)
-    return control.base**value if isinstance(control, widgets.FloatLogSlider) else value
+    return value
 
 
 def is_number(value: Any) -> bool:
@@ -101,9 +103,7 @@ def rests_on_a_step(control: widgets.Widget) -> bool:
     """Say whether the page will show the value as it is: a slider moves others to the nearest step."""
     if hasattr(control, "options") or not hasattr(control, "step"):
         return True
-    log = isinstance(control, widgets.FloatLogSlider)
-    value = np.log(control.value) / np.log(control.base) if log else control.value
-    steps = (value - control.min) / control.step
+    steps = (control.value - control.min) / control.step
     return bool(abs(steps - round(steps)) < 1e-6)
 
 

@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from helpers import processes, relative_bias, rope
 from helpers.drawing import new_figure, png
-from helpers.live import live, log_slider
+from helpers.live import live, log_slider, slider  # noqa: F401, for the notebooks of frames_in_a_drag
 from helpers.schemes import SCHEMES
 from helpers.sinusoidal import sinusoidal_encoding
 from helpers.training import LENGTH, Settings, adamw, batches, corpus, learning_rates
@@ -37,7 +37,7 @@ from helpers.transformer import Decoder, loss_and_gradients, new_decoder
 
 WIDTH = 62
 POSITIONS, D_MODEL, PAIRS = 100, 64, 128
-BASES = np.geomspace(10, 1e6, 61)
+BASES = [base for _, base in log_slider(10_000, 10, 1_000_000).options]
 SECONDS_OF_DRAG = 5
 
 
@@ -162,6 +162,41 @@ def memory_of_steps(steps: int = 500) -> None:
     print(f"\n{title}\n  {before:.1f} MB before, {after:.1f} MB after: {after - before:+.1f} MB")
 
 
+def memory_of_reruns(times: int = 50) -> None:
+    """Print how much memory a kernel takes more after it ran one panel's cell many times."""
+    title = f"Memory of a kernel after a panel's cell ran {times} times more"
+    if importlib.util.find_spec("psutil") is None:
+        print(f"\n{title}: left out, psutil is not installed.")
+        return
+    import psutil
+    from jupyter_client.manager import start_new_kernel
+
+    head = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport bench\n"
+    cell = f"{head}bench.live(bench.build, base=bench.log_slider(10_000, 10, 1e6))"
+    manager, client = start_new_kernel()
+    try:
+        process = psutil.Process(manager.provisioner.pid)
+
+        def run(count: int) -> float:
+            for _ in range(count):
+                content = {"code": cell, "silent": False, "store_history": True, "allow_stdin": True}
+                # JupyterLab names the cell; a panel knows by it which one it replaces.
+                message = client.session.msg("execute_request", content, metadata={"cellId": "one"})
+                client.shell_channel.send(message)
+                answer = client.get_shell_msg(timeout=60)
+                while client.iopub_channel.msg_ready():  # what nobody reads, the kernel would keep
+                    client.get_iopub_msg()
+                if answer["content"]["status"] != "ok":
+                    raise RuntimeError(answer["content"])
+            return process.memory_info().rss / 2**20
+
+        before, after = run(10), run(times)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    print(f"\n{title}\n  {before:.1f} MB before, {after:.1f} MB after: {after - before:+.1f} MB")
+
+
 def frames_in_a_drag() -> None:
     """Count the pictures that JupyterLab shows while a slider is dragged with 60 moves a second."""
     title = (
@@ -177,7 +212,7 @@ def frames_in_a_drag() -> None:
         print(f"\n{title}: left out, Chromium is not installed")
         return
     head = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nimport bench\n"
-    control = "base=bench.log_slider(10_000, 10, 1e6, steps=500)"
+    control = "base=bench.slider(10_000, 10, 1_000_000, 2_000)"
     codes = {
         "interact": f"{head}from ipywidgets import interact\ninteract(bench.show_with_pyplot, {control});",
         "live": f"{head}bench.live(bench.build, {control})",

@@ -2,8 +2,9 @@
 
 recall.npz holds for each of helpers.race.lines() a row for each of TRIES that it needed: "rate", "steps" and
 "seed"; "home", "recall", "right key" and "control" of helpers.recall.of_recall; and of text "choosing" and
-"all" in bins of 8 positions, (64,). It takes about three quarters of an hour on two cores; what was trained
-before is found again in the cache.
+"all" in bins of 8 positions, (64,). "stretched/METHOD" is what "recall" is, (10,), of the usual RoPE that has
+learned the task, stretched eight times by a method of helpers.stretching.METHODS without training. It takes
+about three quarters of an hour on two cores; what was trained before is found again in the cache.
 """
 
 import json
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from helpers import cache, race
-from helpers.recall import LEARNED
+from helpers import cache, race, stretching
+from helpers.recall import DISTANCES, LEARNED, recall
 from helpers.schemes import SCHEMES
+from helpers.text import REACH
 from helpers.training import Run, sweep
 
 # The same for every line, in this order, until it has learned the task: rate, steps and seed.
@@ -36,6 +38,9 @@ def main(folder: Path) -> None:
         for score in ("home", "recall", "right key", "control", "choosing"):
             stored[f"{name}/{score}"] = np.stack([run.scores[score] for run in tried])
         stored[f"{name}/all"] = np.stack([run.scores["all"].mean(axis=0) for run in tried])
+    for method, scaled in stretching.METHODS.items():
+        model = stretching.stretched(runs["rope, usual"][-1], scaled(8))
+        stored[f"stretched/{method}"] = np.array([recall(model, far, REACH)[0] for far in DISTANCES])
     about = {
         "code": {scheme: cache.code_version(scheme, more=cache.RECALL) for scheme in SCHEMES},
         "versions": {"python": sys.version.split()[0], "numpy": np.__version__},

@@ -293,17 +293,15 @@ def far_look(fig: Figure, looks: Mapping[str, np.ndarray], lengths: Sequence[int
 def recall(
     fig: Figure, distances: Sequence[int], learned: Mapping[str, np.ndarray], others: Sequence[str]
 ) -> str:
-    """Draw the share of a string that is recalled, (n_tries, n_distances), against the distance, by line.
+    """Draw the share of a string that is recalled, (n_distances,), against the distance, by line.
 
     others: lines that did not learn the task, which are only named.
     """
     ax = fig.subplots()
     ends = {}
     for line, shares in learned.items():
-        best = shares[shares[:, :3].mean(axis=1).argmax()]
-        ax.plot(distances, best, marker="o", ms=7, **_look(line))
-        ax.plot(distances, shares.T, color=SCHEME_COLOURS[scheme_of(line)], lw=0.9, alpha=0.6)
-        ends[line] = float(best[-1])
+        ax.plot(distances, shares, marker="o", ms=7, **_look(line))
+        ends[line] = float(shares[-1])
     ax.axvspan(distances[0] * 0.9, 48, color="#EEEEEE", zorder=0)
     ax.text(distances[0] * 0.93, 1.03, "trained on", color=QUIET, va="bottom")
     _label_ends(ax, distances[-1] * 1.05, ends, 0.07)
@@ -314,10 +312,9 @@ def recall(
     ax.set_title("Recall in texts of 512, for those that learned it at home")
     found = []
     for line, shares in learned.items():
-        best = shares.max(axis=0)
-        found.append(f"{name_of(line)} {best[2]:.2f} at {distances[2]}, {best[7]:.2f} at {distances[7]}")
+        found.append(f"{name_of(line)} {shares[2]:.2f} at {distances[2]}, {shares[7]:.2f} at {distances[7]}")
     missing = ", ".join(name_of(line) for line in others)
-    return f"Share of a string recalled, one try: {'; '.join(found)}. Not learned: {missing}."
+    return f"Share of a string recalled: {'; '.join(found)}. Not learned: {missing}."
 
 
 @still(10, 5.2)
