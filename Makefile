@@ -109,7 +109,7 @@ bench: setup-test
 	@$(PY) tools/bench.py $(ARGS)
 
 # In this order: each stage needs what those before it wrote. `make sweep STAGES=recall` runs one.
-STAGES ?= grid race context_extension recall checks
+STAGES ?= grid race context_extension tuning_rates recall checks
 
 sweep: setup
 	@for stage in $(STAGES); do echo "== $$stage"; $(PY) helpers/data/make_$$stage.py || exit 1; done

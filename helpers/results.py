@@ -146,3 +146,15 @@ def stretched_loss(name: str, length: int, *index: int, last: int | None = None)
     if first < 0:
         raise ValueError(f"last must be at most length = {length}, but got {last}")
     return stretched(name)[:, *index, first:end].mean(axis=1)
+
+
+def tuned(method: str, last: int = 64) -> np.ndarray:
+    """Return the mean loss at the end of 512 after fine-tuning at each of three rates, (n_seeds, n_rates).
+
+    method: one of helpers.stretching.FINE_TUNED. last: of how many characters, a multiple of 8.
+    The rates are about("tuning_rates.npz")["rates"]. Raises KeyError, naming what there is, for another.
+    """
+    stored = _stored("tuning_rates.npz")
+    if method not in stored or method == "about":
+        raise KeyError(f"method must be one of {sorted(set(stored) - {'about'})}, but got {method!r}")
+    return stored[method][..., -_bins("last", last) :].mean(axis=-1)

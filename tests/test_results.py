@@ -35,6 +35,7 @@ LARGEST = {  # bytes
     "rope_models.npz": 2.2e6,
     "live_models.npz": 1.6e6,
     "context_extension.npz": 1.3e5,
+    "tuning_rates.npz": 1.5e4,
 }
 
 
@@ -421,6 +422,25 @@ def test_each_stretched_model_has_all_measures():
     assert shapes("context_extension.npz") == expected
 
 
+def test_fine_tuning_at_other_rates_has_all_measures():
+    assert shapes("tuning_rates.npz") == dict.fromkeys(FINE_TUNED, (2, 3, BINS))
+
+
+@pytest.mark.parametrize("method", FINE_TUNED)
+def test_fine_tuning_is_the_same_in_both_files(method):
+    rates = results.about("tuning_rates.npz")["rates"]
+    own = results.tuned(method)[:, rates.index(stretching.TUNING_RATE)]
+    np.testing.assert_allclose(
+        own, results.stretched_loss(f"{method}/fine-tuned", 512, last=64)[:2], atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("method", ["ntk_twice", "about", ""])
+def test_a_method_that_was_not_fine_tuned_is_named(method):
+    with pytest.raises(KeyError, match="method must be one of .*by_parts.*, but got"):
+        results.tuned(method)
+
+
 def test_the_shipped_models_have_all_weights():
     groups = {name: race.groups()[name] for name in ROPES}
     live = dict(zip(SCHEMES, ([one] for one in race.trained_here()), strict=True))
@@ -494,6 +514,7 @@ def test_recall_is_from_this_code():
 def test_the_stretched_models_are_from_this_code():
     """After a change of what they depend on, helpers/data/make_context_extension.py has to be run again."""
     assert results.about_stretched()["code"] == stretching.code_version()
+    assert results.about("tuning_rates.npz")["code"] == stretching.code_version()
 
 
 @pytest.mark.parametrize(("file", "groups"), [("race.npz", race.groups), ("checks.npz", race.checks)])
