@@ -10,22 +10,29 @@ LAB_STAMP := $(VENV)/.lab-stamp
 LECTURE_STAMP := $(VENV)/.lecture-stamp
 TEST_STAMP := $(VENV)/.test-stamp
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check
-# pip refuses `-e .` together with hashes, so the package follows the lock; the lock holds the build backend.
-INSTALL_COURSE := $(PIP_INSTALL) --no-deps --no-build-isolation -e .
+# What `pip install -e .` would do, but as seen from the environment: before Python 3.13, a path with letters that
+# the locale lacks keeps Python from starting.
+INSTALL_COURSE := for folder in $(VENV)/lib/python*/site-packages; do echo ../../../.. > $$folder/course.pth; done
 UV_LOCK := $(PY) -m uv pip compile --quiet --system-certs --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command "make lock" --no-emit-index-url --no-emit-find-links
 
+# Names of folders are in UTF-8 on any system of today, whatever locale a terminal has.
+PYTHONUTF8 ?= 1
+export PYTHONUTF8
+
 # Each stamp is written last and holds the folder it was made in. With no stamp left, as after an interrupted
-# install, the environment is made anew; so it is when its Python no longer starts or the folder was moved.
-ifneq ($(shell $(PY) -c "print(open('$(LAB_STAMP)').read().strip())" 2>/dev/null),$(CURDIR))
-$(shell rm -f $(LAB_STAMP) $(LECTURE_STAMP) $(TEST_STAMP))
-endif
+# install, the environment is made anew; so it is when its Python no longer starts or the folder was moved. The
+# shell compares the folders, byte for byte, whatever letters they have.
+HERE := pwd -P
+$(shell { $(PY) -c "" && test "$$($(HERE))" = "$$(cat $(LAB_STAMP))"; } 2>/dev/null || \
+	rm -f $(LAB_STAMP) $(LECTURE_STAMP) $(TEST_STAMP))
 
 .DEFAULT_GOAL := help
-.PHONY: help lab lecture slides test lint refresh bench sweep lock clean setup setup-lecture setup-test
+.PHONY: help lab fresh lecture slides test lint refresh bench sweep lock clean setup setup-lecture setup-test
 
 help:
 	@echo "make lab      start the course in JupyterLab (make lab ARGS=\"--no-browser --port 8899\")"
+	@echo "make fresh    put clean copies of notebooks that have a newer version beside yours (make fresh NB=02: of 02)"
 	@echo "make lecture  show a notebook as live slides (make lecture NB=04)"
 	@echo "make slides   write all notebooks as slides that need no kernel, into build/slides"
 	@echo "make test     run every test and compare every notebook's output"
@@ -50,8 +57,13 @@ define make_venv
 	{ echo "The course needs Python 3.11 or newer, but '$(PYTHON)' is older: try make PYTHON=python3.12."; exit 1; }
 @"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || \
 	{ echo "Python's venv module is missing: on Debian or Ubuntu, install the package python3-venv."; exit 1; }
+@"$(PYTHON)" -c 'import os, sys; here = os.getcwd(); here.encode(); sys.exit(":" in here)' 2>/dev/null || \
+	{ echo "Python can't work in a folder with a colon in its path, or letters not in UTF-8: give it another name."; \
+	exit 1; }
 @test -f $(LAB_STAMP) || { echo "Making the environment (a minute or two, only once) ..." && \
-	"$(PYTHON)" -m venv --clear $(VENV); }
+	"$(PYTHON)" -m venv --clear $(VENV) || \
+	{ echo "If this folder is on a memory stick, which has no links: put it on the computer's own disk."; \
+	exit 1; }; }
 @rm -f $(LAB_STAMP) $(LECTURE_STAMP) $(TEST_STAMP)
 endef
 
@@ -59,23 +71,26 @@ $(LAB_STAMP): requirements.lock pyproject.toml
 	$(make_venv)
 	@$(PIP_INSTALL) --require-hashes -r requirements.lock
 	@$(INSTALL_COURSE)
-	@echo "$(CURDIR)" > $@
+	@$(HERE) > $@
 
 # Each of the next locks holds all of the one before, so the stamps of both are true after it.
 $(LECTURE_STAMP): requirements-lecture.lock requirements.lock pyproject.toml
 	$(make_venv)
 	@$(PIP_INSTALL) --require-hashes -r requirements-lecture.lock
 	@$(INSTALL_COURSE)
-	@echo "$(CURDIR)" | tee $(LAB_STAMP) > $@
+	@$(HERE) | tee $(LAB_STAMP) > $@
 
 $(TEST_STAMP): requirements-test.lock requirements-lecture.lock requirements.lock pyproject.toml
 	$(make_venv)
 	@$(PIP_INSTALL) --require-hashes -r requirements-test.lock
 	@$(INSTALL_COURSE)
-	@echo "$(CURDIR)" | tee $(LAB_STAMP) $(LECTURE_STAMP) > $@
+	@$(HERE) | tee $(LAB_STAMP) $(LECTURE_STAMP) > $@
 
 lab: setup
 	@$(PY) -m helpers lab $(ARGS)
+
+fresh: setup
+	@$(PY) -m helpers fresh $(NB)
 
 lecture: setup-lecture
 	@$(PY) -m helpers lecture "$(NB)" $(ARGS)
@@ -86,7 +101,7 @@ slides: setup-lecture
 # The notebooks that train models come first and by themselves: from an empty cache, with time of their own. The
 # rest is one call, in which a notebook stays in one process. With ARGS, only what they name is run.
 TRAINING := notebooks/06_extrapolation.ipynb notebooks/07_context_extension.ipynb
-TEST_CACHE := COURSE_CACHE="$(CURDIR)/.test-cache"
+TEST_CACHE := COURSE_CACHE="$$($(HERE))/.test-cache"
 
 test: setup-test
 ifeq ($(strip $(ARGS)),)
@@ -116,10 +131,10 @@ sweep: setup
 
 # Each lock takes the one before as its constraint, so that learners, lecturers and tests have the same versions.
 lock: setup-test
-	@$(UV_LOCK) --upgrade --extra build pyproject.toml -o requirements.lock
-	@$(UV_LOCK) --upgrade --extra build --extra lecture -c requirements.lock pyproject.toml \
+	@$(UV_LOCK) --upgrade pyproject.toml -o requirements.lock
+	@$(UV_LOCK) --upgrade --extra lecture -c requirements.lock pyproject.toml \
 		-o requirements-lecture.lock
-	@$(UV_LOCK) --upgrade --extra build --extra lecture --extra test -c requirements-lecture.lock pyproject.toml \
+	@$(UV_LOCK) --upgrade --extra lecture --extra test -c requirements-lecture.lock pyproject.toml \
 		-o requirements-test.lock
 
 clean:

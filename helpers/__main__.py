@@ -1,5 +1,5 @@
 """`python -m helpers lab` starts the course the same way on every system; `lecture 04` shows a notebook as
-slides, `slides` writes all of them for a browser alone, and `fresh 02` copies one anew.
+slides, `slides` writes all of them for a browser alone, `fresh` puts clean copies beside the learner's own.
 
 The learner works in `my/`, on copies of the notebooks that the course ships in `notebooks/`. So running the
 course never changes what was shipped, and an update never meets a learner's edits.
@@ -7,115 +7,25 @@ course never changes what was shipped, and an update never meets a learner's edi
 
 import argparse
 import importlib.util
-import itertools
+import ipaddress
 import os
-import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from helpers.copies import CannotStart, copy_notebooks, find_notebook, fresh_copy, notebooks_in
+
 ROOT = Path(__file__).resolve().parent.parent
-# Loopback only, no list of extensions from the internet, and no pop-up that asks about news (no option of the
-# command line turns that off). Here and not on the command line, where Jupyter takes a setting only once, so
-# that the learner can still give another one there.
+# Loopback only, kernels that no other user can listen to, no list of extensions from the internet, and no
+# pop-up that asks about news (no option of the command line turns that off). Here and not on the command
+# line, where Jupyter takes a setting only once, so that the learner can still give another one there.
 JUPYTER_CONFIG = Path(__file__).resolve().parent / "jupyter_config"
 # The deck is on from the start, its slides have large type and the whole window.
 LECTURE_SETTINGS = Path(__file__).resolve().parent / "lecture" / "settings"
 FIRST_NOTEBOOK = "00_start_here.ipynb"
 EXTRA = "in your own environment, pip install -e '.[lecture]'"
-
-
-class CannotStart(Exception):
-    """Something the learner can put right; its text is one plain sentence."""
-
-
-def create_file(target, content):
-    """Write a new file whole or not at all, and say whether it was written.
-
-    False means that something of that name, even a folder or a link that leads nowhere, was there: it is
-    never replaced, nor when it appears while this runs.
-    """
-    if os.path.lexists(target):
-        return False
-    # Jupyter does not list hidden files, so nobody opens the half-written one.
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        with open(partial, "xb") as file:
-            file.write(content)
-        publish(partial, target)
-    except FileExistsError:
-        return False
-    finally:
-        partial.unlink(missing_ok=True)
-    return True
-
-
-def publish(partial, target):
-    """Give a finished file its name; FileExistsError when the name is taken."""
-    if os.name == "nt":
-        os.rename(partial, target)  # refuses to replace, unlike on other systems
-        return
-    try:
-        os.link(partial, target)
-    except FileExistsError:
-        raise
-    except OSError:
-        # Some network and memory-stick file systems have no links. There the name is taken first, which is
-        # as safe for a file that exists, and a copy that fails half-way is removed.
-        with open(target, "xb") as file:
-            try:
-                file.write(partial.read_bytes())
-                file.flush()
-            except BaseException:
-                target.unlink()
-                raise
-
-
-def copy_missing(source, learner):
-    """Copy the notebooks that the learner's folder lacks, and return their names."""
-    notebooks = sorted(source.glob("*.ipynb"))
-    if not notebooks:
-        raise CannotStart(
-            f"There are no notebooks in {source}: start the course from a full checkout of its repository."
-        )
-    try:
-        learner.mkdir(exist_ok=True)
-        # The bytes alone are copied, so that a read-only original gives a copy that can be saved.
-        return [path.name for path in notebooks if create_file(learner / path.name, path.read_bytes())]
-    except OSError as error:
-        raise CannotStart(
-            f"The notebooks could not be copied to {learner} ({error.strerror or error})."
-        ) from None
-
-
-def find_notebook(source, wanted):
-    """Return the notebook of this number, or of a name that begins so, such as "02" or "02_sinusoidal"."""
-    notebooks = sorted(source.glob("*.ipynb"))
-    number = wanted.zfill(2) if wanted.isdigit() else wanted
-    found = [path for path in notebooks if number and path.name.startswith(number)]
-    if len(found) != 1:
-        names = ", ".join(path.stem for path in notebooks)
-        raise CannotStart(f"Say which notebook, by its number, such as 01: {wanted!r} is none of {names}.")
-    return found[0]
-
-
-def fresh_copy(source, learner, wanted):
-    """Put a clean copy of a notebook beside the learner's own, under a name that is free, and return it."""
-    original = find_notebook(source, wanted)
-    content = original.read_bytes()
-    try:
-        learner.mkdir(exist_ok=True)
-        for number in itertools.count(1):
-            target = learner / f"{original.stem}-fresh{'' if number == 1 else f'-{number}'}.ipynb"
-            if create_file(target, content):
-                return target
-    except OSError as error:
-        raise CannotStart(
-            f"The notebook could not be copied to {learner} ({error.strerror or error})."
-        ) from None
 
 
 def lab_command(learner, jupyter_args, first=FIRST_NOTEBOOK):
@@ -132,6 +42,7 @@ def lab_command(learner, jupyter_args, first=FIRST_NOTEBOOK):
 def lab_environment():
     """Return the environment for JupyterLab; the learner's own Jupyter settings are read but not written."""
     environment = dict(os.environ)
+    environment.setdefault("PYTHONUTF8", "1")  # names of folders are in UTF-8, whatever the terminal's locale
     # Kernels find the helpers beside these notebooks.
     put_first(environment, "PYTHONPATH", ROOT)
     put_first(environment, "JUPYTER_CONFIG_PATH", JUPYTER_CONFIG)
@@ -141,7 +52,13 @@ def lab_environment():
 def lecture_environment(folder):
     """Return the environment for lecture mode, which has settings of its own: it always starts alike."""
     settings = folder / "settings"
-    shutil.copytree(LECTURE_SETTINGS, settings)
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(LECTURE_SETTINGS, settings, copy_function=shutil.copyfile, dirs_exist_ok=True)
+    except OSError as error:  # shutil's own kind of it has a list instead of a reason
+        raise CannotStart(
+            f"Lecture mode could not write to {folder} ({error.strerror or 'no reason given'})."
+        ) from None
     environment = lab_environment()
     environment["JUPYTERLAB_SETTINGS_DIR"] = str(settings)
     environment["JUPYTERLAB_WORKSPACES_DIR"] = str(folder / "workspaces")
@@ -156,39 +73,116 @@ def put_first(environment, name, folder):
 
 
 def run(command, environment):
-    """Run a program to its end and return its exit code; Ctrl-C and a request to stop are left to it."""
+    """Become another program. So whatever ends this one, ends that: Ctrl-C, a closed terminal, a kill."""
+    if os.name == "nt":
+        return wait_for(command, environment)
+    sys.stdout.flush()
+    os.execve(command[0], command, environment)
+
+
+def wait_for(command, environment):
+    """Run a program to its end and return its exit code; Ctrl-C is left to it."""
     process = subprocess.Popen(command, env=environment)
-    previous = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    try:
-        while True:
-            try:
-                return process.wait()
-            except KeyboardInterrupt:
-                continue  # the terminal sent it to Jupyter as well, which asks whether to stop
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue  # the terminal sent it to Jupyter as well, which asks whether to stop
 
 
 def lab(args, jupyter_args):
     """Copy the notebooks that are missing, then start JupyterLab on the learner's copies."""
-    learner = ready_to_start()
+    learner, _ = ready_to_start()
+    warn_of_network(jupyter_args)
     return run(lab_command(learner, jupyter_args), lab_environment())
 
 
 def ready_to_start():
-    """Copy the notebooks that the learner's folder lacks, say so, and return the folder."""
-    learner = ROOT / "my"
+    """Copy the notebooks that the learner's folder lacks; return the folder and what copy_notebooks found."""
     need(
         "jupyterlab",
         "JupyterLab is not installed for this Python: set the course up first, as its README says.",
     )
-    copied = copy_missing(ROOT / "notebooks", learner)
-    if copied:
-        count = "1 notebook" if len(copied) == 1 else f"{len(copied)} notebooks"
-        print(f"Copied {count} to {learner}: work there, your copies are never overwritten.", flush=True)
+    try:
+        str(ROOT).encode()
+    except UnicodeEncodeError:
+        raise CannotStart(
+            f"Jupyter needs names in UTF-8, and {ROOT} is not: give the folder another name."
+        ) from None
+    learner = ROOT / "my"
+    found = copy_notebooks(ROOT / "notebooks", learner)
+    need_jupyters_folders()
+    for sentence in sentences_about(found, learner):
+        print(sentence, flush=True)
+    return learner, found
+
+
+def sentences_about(found, learner):
+    """Return what a learner should know about her copies, one sentence a line."""
+    if found["copied"]:
+        count = "1 notebook" if len(found["copied"]) == 1 else f"{len(found['copied'])} notebooks"
+        sentences = [f"Copied {count} to {learner}: work there, what you change is never overwritten."]
     else:
-        print(f"Your copies of the notebooks are in {learner}; none was missing.", flush=True)
-    return learner
+        sentences = [f"Your copies of the notebooks are in {learner}; none was missing."]
+    if found["renewed"]:
+        them = "it" if len(found["renewed"]) == 1 else "them"
+        sentences.append(f"Brought up to date, as you had not changed {them}: {listed(found['renewed'])}.")
+    if newer := sorted(found["newer"] + found["unknown"]):
+        one = len(newer) == 1
+        have = "may have" if found["unknown"] else "has" if one else "have"
+        what = "a newer version" if one else "newer versions"
+        sentences.append(
+            f"{listed(newer)} {have} {what} in the course: make fresh, or python -m helpers fresh, "
+            f"puts {'it' if one else 'them'} beside yours."
+        )
+    return sentences + [broken_copy(learner / name) for name in found["broken"]]
+
+
+def listed(names):
+    """Return names as they stand in a sentence."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def broken_copy(path):
+    """Return what to say of something in a notebook's place that can't be opened."""
+    return (
+        f"{path} can't be opened as a notebook: give it another name and start again, "
+        "then there is a clean copy in its place."
+    )
+
+
+def need_jupyters_folders():
+    """Raise CannotStart unless Jupyter can write where it must; it would say so in 170 lines."""
+    from jupyter_core import paths
+
+    folder = "your home folder"
+    try:
+        for find in (paths.jupyter_config_dir, paths.jupyter_data_dir, paths.jupyter_runtime_dir):
+            folder = find()
+            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home folder
+        way_out = "" if os.name == "nt" else """; with HOME="$PWD/my" make lab, it writes into my/"""
+        reason = getattr(error, "strerror", None) or error
+        raise CannotStart(f"Jupyter can't write to {folder} ({reason}){way_out}.") from None
+
+
+def warn_of_network(jupyter_args):
+    """Say what it means when the arguments open the server to more than this computer."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--ip", "--ServerApp.ip", nargs="?", default="localhost")
+    ip = parser.parse_known_args(jupyter_args)[0].ip
+    try:
+        alone = ip == "localhost" or ipaddress.ip_address(ip or "").is_loopback
+    except ValueError:  # a name, or all addresses
+        alone = False
+    if not alone:
+        print(
+            "This opens the server to the network: whoever learns its token can run programs as you, and "
+            "without a certificate (--certfile) the token can be overheard.",
+            flush=True,
+        )
 
 
 def need(module, problem):
@@ -204,22 +198,25 @@ def lecture(args, jupyter_args):
         "jupyterlab_deck",
         f"Lecture mode is an extra: make lecture NB={notebook.name[:2]} installs it, or {EXTRA}.",
     )
-    learner = ready_to_start()
+    learner, found = ready_to_start()
     own = learner / notebook.name
+    if notebook.name in found["broken"]:
+        return 1  # that was said
     if b'"slide_type"' not in own.read_bytes():
         print(
             f"Your copy of {notebook.stem} was made before the course had slides, and is one long slide: "
             "rename it, and start again for a new one.",
             flush=True,
         )
+    warn_of_network(jupyter_args)
+    environment = lecture_environment(learner / ".lecture" / notebook.stem)
     print(
         "The notebook opens as slides. Ctrl+Shift+Enter runs all of it, so that the sliders work, and comes "
         "back to the first slide. Space goes on, Shift+Space back; F4 ends the show, and goes on with it. "
         "Ctrl+C here ends all.",
         flush=True,
     )
-    with tempfile.TemporaryDirectory(prefix="course-lecture-") as folder:
-        return run(lab_command(learner, jupyter_args, notebook.name), lecture_environment(Path(folder)))
+    return run(lab_command(learner, jupyter_args, notebook.name), environment)
 
 
 def slides(args, _):
@@ -227,15 +224,30 @@ def slides(args, _):
     need("sphinx_revealjs", f"Slides are an extra: make slides installs what they need, or {EXTRA}.")
     from helpers.slides import export
 
-    index = export(sorted((ROOT / "notebooks").glob("*.ipynb")), ROOT / "build" / "slides")
+    folder = ROOT / "build" / "slides"
+    try:
+        index = export(notebooks_in(ROOT / "notebooks"), folder)
+    except OSError as error:
+        raise CannotStart(
+            f"The slides could not be written to {folder} ({error.strerror or error})."
+        ) from None
     print(f"Open {index} in a browser: it needs no network, and the folder can be given away.")
     return 0
 
 
 def fresh(args, _):
-    """Copy one notebook anew; the learner's own stays as it is."""
-    target = fresh_copy(ROOT / "notebooks", ROOT / "my", args.notebook)
-    print(f"A clean copy is in {target}; your own notebook is as it was.")
+    """Copy notebooks anew; the learner's own stay as they are."""
+    source, learner = ROOT / "notebooks", ROOT / "my"
+    if args.notebook:
+        originals = [find_notebook(source, wanted) for wanted in args.notebook]
+    else:
+        found = copy_notebooks(source, learner)
+        newer = found["newer"] + found["unknown"]
+        originals = [path for path in notebooks_in(source) if path.name in newer]
+        if not originals:
+            print("No notebook has a newer version than your copy; fresh 02 would copy 02 all the same.")
+    for original in originals:
+        print(f"A clean copy is in {fresh_copy(original, learner)}; your own notebook is as it was.")
     return 0
 
 
@@ -272,16 +284,21 @@ def build_parser():
     command = commands.add_parser(
         "fresh",
         allow_abbrev=False,
-        help="put a clean copy of a notebook beside yours",
-        description="Put a clean copy of a notebook into my/, beside yours, which stays as it is.",
+        help="put clean copies of notebooks beside yours",
+        description="Put clean copies of notebooks into my/, beside yours, which stay as they are.",
     )
-    command.add_argument("notebook", help="its number, such as 02")
+    command.add_argument(
+        "notebook", nargs="*", help="its number, such as 02 (default: all with a newer version than yours)"
+    )
     command.set_defaults(run=fresh, passes_on=False)
     return parser
 
 
 def main(argv=None):
     """Run one command and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a folder's name can have letters that the terminal lacks
     parser = build_parser()
     args, rest = parser.parse_known_args(argv)
     if rest and not args.passes_on:

@@ -25,8 +25,22 @@ from PIL import Image
 matplotlib.style.use(Path(__file__).with_name("course.mplstyle"))
 
 DPI = 100
+
+
+def pixel_ratio(text: str) -> float:
+    """Return how many pixels COURSE_PIXEL_RATIO asks for; if it is no such number, say so and return 1."""
+    try:
+        ratio = float(text or 1)
+    except ValueError:
+        ratio = 0.0
+    if 0.5 <= ratio <= 8:
+        return ratio
+    print(f"COURSE_PIXEL_RATIO must be a number from 0.5 to 8, but is {text!r}: figures are drawn with 1.")
+    return 1.0
+
+
 # Pixels a CSS pixel, one setting for the whole course: 2 for projectors and fine screens.
-PIXEL_RATIO = float(os.environ.get("COURSE_PIXEL_RATIO", "1"))
+PIXEL_RATIO = pixel_ratio(os.environ.get("COURSE_PIXEL_RATIO", ""))
 
 
 def new_figure(width: float = 10, height: float = 5) -> Figure:

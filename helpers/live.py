@@ -227,7 +227,7 @@ class Panel:
                 for part in (widget.layout, getattr(widget, "style", None), widget):
                     if part is not None:
                         part.close()
-            # The kernel remembers every output that it ever gave, and so this panel: nothing large may hang on it.
+            # The kernel keeps whatever a cell returned, and so this panel: nothing large may hang on it.
             self.figure = self.image = self.caption = self.box = self._row = None
             self._build = self._update = self._redrawer = None
             self.controls = {}

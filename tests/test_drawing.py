@@ -419,6 +419,21 @@ def test_the_pixel_ratio_makes_a_finer_picture_of_the_same_size():
     assert result.stdout.split() == ["(1200,", "600)", "600", "300"], result.stderr
 
 
+@pytest.mark.parametrize("ratio", ["x", "2,5", "nan", "inf", "0", "-1", "1e9", "\udce9"])
+def test_a_pixel_ratio_that_is_none_is_one_plain_sentence(ratio):
+    code = "from helpers.drawing import PIXEL_RATIO; print(PIXEL_RATIO)"
+    environment = os.environ | {"COURSE_PIXEL_RATIO": ratio, "PYTHONUTF8": "1"}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    sentence, used = ran.stdout.decode().splitlines()
+    assert sentence.startswith("COURSE_PIXEL_RATIO must be a number from 0.5 to 8, but is '")
+    assert (used, ran.stderr) == ("1.0", b"")
+
+
+def test_an_empty_pixel_ratio_is_none():
+    assert drawing.pixel_ratio("") == 1
+    assert drawing.pixel_ratio("1.5") == 1.5
+
+
 def test_display_data_holds_the_picture_and_its_words():
     figure = new_figure(6, 3)
     figure.canvas.draw()

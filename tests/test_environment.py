@@ -1,6 +1,8 @@
 """What is installed is the same everywhere, and no file knows the machine it was written on."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -14,9 +16,9 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = {
-    "requirements.lock": ["build"],
-    "requirements-lecture.lock": ["build", "lecture"],
-    "requirements-test.lock": ["build", "lecture", "test"],
+    "requirements.lock": [],
+    "requirements-lecture.lock": ["lecture"],
+    "requirements-test.lock": ["lecture", "test"],
 }
 # Put together here, so that this file does not hold what it looks for.
 REGISTRY_HOSTS = [
@@ -169,3 +171,65 @@ def test_ruff_finds_nothing(command):
         text=True,
     )
     assert run.returncode == 0, f"\n{run.stdout}{run.stderr}"
+
+
+def environment_without(*names, **more):
+    """Return this process's environment as a learner's would be."""
+    return {name: value for name, value in os.environ.items() if name not in names} | more
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Run make in a folder of this name, on a Makefile and nothing to install; return what it printed."""
+    if os.name == "nt" or shutil.which("make") is None:
+        pytest.skip("make is not installed")
+
+    def run(name, **more):
+        folder = tmp_path / name
+        (folder / "helpers").mkdir(parents=True, exist_ok=True)
+        (folder / "helpers" / "__init__.py").touch()
+        (folder / "requirements.lock").touch()
+        for file in ("Makefile", "pyproject.toml"):
+            if not (folder / file).exists():
+                shutil.copy(ROOT / file, folder)
+        # This may be running in a make of its own, which tells its children about itself.
+        environment = environment_without("PYTHONPATH", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", **more)
+        command = ["make", f"PYTHON={sys.executable}", "PIP_INSTALL=true", "setup"]
+        ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True)
+        return ran.returncode, (ran.stdout + ran.stderr).decode()
+
+    return run
+
+
+MAKING = "Making the environment"
+
+
+@pytest.mark.parametrize("name", ["Ünï cödé 日本 Łódź", """a $HOME # %41 "q" it's & (x), `id`"""])
+def test_a_folder_may_have_any_letters_in_any_locale(make, tmp_path, name):
+    code, printed = make(name, LC_ALL="C")
+    assert (code, MAKING in printed) == (0, True), printed
+    python = tmp_path / name / ".venv" / "bin" / "python"
+    command = [python, "-c", "import helpers; print(ascii(helpers.__file__))"]
+    environment = environment_without("PYTHONPATH", "PYTHONUTF8", LC_ALL="C")
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.stdout.strip() == ascii(str(tmp_path / name / "helpers" / "__init__.py")), ran.stderr
+    # It is made once, however Python writes, and anew where it was moved to.
+    for again in ({"LC_ALL": "C"}, {"PYTHONIOENCODING": "cp1252:strict"}, {"PYTHONIOENCODING": "utf-16"}):
+        code, printed = make(name, **again)
+        assert (code, MAKING in printed) == (0, False), printed
+    (tmp_path / name).rename(tmp_path / f"{name}, moved")
+    code, printed = make(f"{name}, moved")
+    assert (code, MAKING in printed) == (0, True), printed
+
+
+@pytest.mark.parametrize("name", ["a:b", b"caf\xe9"], ids=["a colon", "no UTF-8"])
+def test_a_folder_that_python_cannot_work_in_is_one_plain_sentence(make, name):
+    if isinstance(name, bytes) and sys.platform != "linux":
+        pytest.skip("elsewhere all names of files are in Unicode")
+    code, printed = make(os.fsdecode(name))
+    assert code != 0
+    sentence, end = printed.splitlines()
+    assert sentence.startswith(
+        "Python can't work in a folder with a colon in its path, or letters not in UTF"
+    )
+    assert end.startswith("make: ***")

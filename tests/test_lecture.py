@@ -7,7 +7,7 @@ from urllib.parse import unquote
 import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from conftest import WINDOW
+from conftest import WINDOW, notebook
 from lab import Lab, errors_in_cells, run_all, run_for_the_panel, wait_for_idle, wait_for_pictures
 
 from helpers import __main__ as course
@@ -300,16 +300,14 @@ def test_a_lecture_needs_a_notebook_and_the_extra(monkeypatch, capsys):
 
 def test_a_lecture_starts_the_same_way_each_time(tmp_path, monkeypatch, capsys):
     """It leaves the learner's own settings alone, opens her copy, and passes other arguments on."""
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "notebooks" / "04_rope.ipynb").write_bytes(PATHS[4].read_bytes())
-    (tmp_path / "my").mkdir()
-    (tmp_path / "my" / "04_rope.ipynb").write_text("{}")
     monkeypatch.setattr(course, "ROOT", tmp_path)
+    own = a_copy_of_rope(tmp_path, notebook("made long ago"))
     started = []
 
     def run(command, environment):
         settings = Path(environment["JUPYTERLAB_SETTINGS_DIR"])
-        started.append((command, environment, sorted(path.name for path in settings.rglob("*-settings"))))
+        started.append((command, environment, sorted(path.name for path in settings.rglob("*"))))
+        (settings / "changed by her").touch()
         return 7
 
     monkeypatch.setattr(course, "run", run)
@@ -320,6 +318,44 @@ def test_a_lecture_starts_the_same_way_each_time(tmp_path, monkeypatch, capsys):
     assert command[-1] == "--no-browser"
     assert environment["COURSE_PIXEL_RATIO"] == "2"
     assert "plugin.jupyterlab-settings" in settings
-    assert not Path(environment["JUPYTERLAB_SETTINGS_DIR"]).exists()
-    assert (tmp_path / "my" / "04_rope.ipynb").read_text() == "{}"
+    assert own.read_bytes() == notebook("made long ago")
     assert "before the course had slides" in capsys.readouterr().out
+    # A killed lecture leaves nothing that stays: the next one begins in the same place, from the start.
+    assert Path(environment["JUPYTERLAB_SETTINGS_DIR"]).is_relative_to(own.parent / ".lecture")
+    assert course.main(["lecture", "04", "--no-browser"]) == 7
+    assert started[0] == started[1]
+
+
+def a_copy_of_rope(root, content):
+    """Make a course of one notebook and a learner's copy of it, and return the copy."""
+    (root / "notebooks").mkdir()
+    (root / "notebooks" / "04_rope.ipynb").write_bytes(PATHS[4].read_bytes())
+    (root / "my").mkdir()
+    (root / "my" / "04_rope.ipynb").write_bytes(content)
+    return root / "my" / "04_rope.ipynb"
+
+
+@pytest.mark.parametrize("kind", ["a folder", "half of it"])
+def test_a_lecture_on_a_broken_copy_says_so(tmp_path, monkeypatch, capsys, kind):
+    monkeypatch.setattr(course, "ROOT", tmp_path)
+    own = a_copy_of_rope(tmp_path, notebook("whole")[:-9])
+    if kind == "a folder":
+        own.unlink()
+        own.mkdir()
+    monkeypatch.setattr(course, "run", lambda *_: pytest.fail("it must not start"))
+    assert course.main(["lecture", "04"]) == 1
+    printed = capsys.readouterr()
+    assert f"{own} can't be opened as a notebook" in printed.out
+    assert "slides" not in printed.out + printed.err
+
+
+@pytest.mark.parametrize(("command", "taken"), [(["lecture", "04"], "my/.lecture"), (["slides"], "build")])
+def test_slides_that_cannot_be_written_are_one_plain_sentence(tmp_path, monkeypatch, capsys, command, taken):
+    monkeypatch.setattr(course, "ROOT", tmp_path)
+    a_copy_of_rope(tmp_path, PATHS[4].read_bytes())
+    (tmp_path / taken).write_text("a file, not a folder")
+    monkeypatch.setattr(course, "run", lambda *_: pytest.fail("it must not start"))
+    assert course.main(command) == 1
+    printed = capsys.readouterr().err
+    assert str(tmp_path / taken) in printed
+    assert printed.count("\n") == 1

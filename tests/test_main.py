@@ -1,4 +1,4 @@
-"""How the course starts: which notebooks are copied, and how JupyterLab is called."""
+"""How the course starts: what it says of the learner's copies, and how JupyterLab is called."""
 
 import json
 import os
@@ -13,144 +13,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import zmq
+from jupyter_client import BlockingKernelClient
 
 from helpers import __main__ as course
 
 SECONDS_TO_START = 90
-
-
-@pytest.fixture
-def checkout(tmp_path, monkeypatch):
-    """A small course: its root, with two notebooks in it."""
-    notebooks = tmp_path / "notebooks"
-    notebooks.mkdir()
-    (notebooks / course.FIRST_NOTEBOOK).write_bytes(b"start")
-    (notebooks / "01_second.ipynb").write_bytes(b"second")
-    (notebooks / "notes.txt").write_bytes(b"not a notebook")
-    monkeypatch.setattr(course, "ROOT", tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def started(monkeypatch):
-    """The command lines and environments that would have been started; none is."""
-    calls = []
-
-    def run(command, environment):
-        calls.append((command, environment))
-        return 7
-
-    monkeypatch.setattr(course, "run", run)
-    return calls
-
-
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
-
-
-def copy(root):
-    return course.copy_missing(root / "notebooks", root / "my")
-
-
-def test_first_start_copies_every_notebook_and_nothing_else(checkout):
-    assert copy(checkout) == [course.FIRST_NOTEBOOK, "01_second.ipynb"]
-    assert names(checkout / "my") == [course.FIRST_NOTEBOOK, "01_second.ipynb"]
-    assert (checkout / "my" / "01_second.ipynb").read_bytes() == b"second"
-
-
-def test_edits_stay_and_only_missing_notebooks_are_copied(checkout):
-    copy(checkout)
-    (checkout / "my" / "01_second.ipynb").write_bytes(b"edited")
-    (checkout / "my" / course.FIRST_NOTEBOOK).unlink()
-    (checkout / "notebooks" / "01_second.ipynb").write_bytes(b"a newer version")
-    assert copy(checkout) == [course.FIRST_NOTEBOOK]
-    assert (checkout / "my" / "01_second.ipynb").read_bytes() == b"edited"
-    assert copy(checkout) == []
-
-
-def test_copies_of_read_only_notebooks_can_be_saved(checkout):
-    original = checkout / "notebooks" / "01_second.ipynb"
-    original.chmod(0o444)
-    copy(checkout)
-    assert (checkout / "my" / "01_second.ipynb").stat().st_mode & 0o200
-
-
-def test_a_folder_of_that_name_is_left_alone(checkout):
-    taken = checkout / "my" / "01_second.ipynb"
-    taken.mkdir(parents=True)
-    assert copy(checkout) == [course.FIRST_NOTEBOOK]
-    assert taken.is_dir()
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows lets only some users make links")
-def test_a_link_of_that_name_is_left_alone_even_when_it_leads_nowhere(checkout):
-    (checkout / "my").mkdir()
-    taken = checkout / "my" / "01_second.ipynb"
-    taken.symlink_to(checkout / "nowhere.ipynb")
-    assert copy(checkout) == [course.FIRST_NOTEBOOK]
-    assert taken.is_symlink()
-    assert not (checkout / "nowhere.ipynb").exists()
-
-
-def test_a_fresh_copy_stands_beside_the_learners_own(checkout, capsys):
-    copy(checkout)
-    (checkout / "my" / "01_second.ipynb").write_bytes(b"edited")
-    assert course.main(["fresh", "1"]) == 0
-    assert course.main(["fresh", "01_second"]) == 0
-    assert (checkout / "my" / "01_second.ipynb").read_bytes() == b"edited"
-    for name in ("01_second-fresh.ipynb", "01_second-fresh-2.ipynb"):
-        assert (checkout / "my" / name).read_bytes() == b"second"
-        assert name in capsys.readouterr().out or name.endswith("-2.ipynb")
-
-
-@pytest.mark.parametrize("wanted", ["", "7", "second", "../notes"])
-def test_a_fresh_copy_of_nothing_is_one_plain_sentence(checkout, capsys, wanted):
-    assert course.main(["fresh", wanted]) == 1
-    printed = capsys.readouterr().err
-    assert "00_start_here, 01_second" in printed
-    assert printed.count("\n") == 1
-    assert not (checkout / "my").exists()
-
-
-@pytest.mark.parametrize("links", [True, False], ids=["with links", "without links"])
-def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path, monkeypatch, links):
-    target = tmp_path / "a.ipynb"
-    publish = course.publish
-    if not links:
-        monkeypatch.setattr(os, "link", refuse_links)
-
-    def publish_late(partial, name):
-        target.write_bytes(b"from another process")
-        publish(partial, name)
-
-    monkeypatch.setattr(course, "publish", publish_late)
-    assert course.create_file(target, b"ours") is False
-    assert target.read_bytes() == b"from another process"
-    assert names(tmp_path) == ["a.ipynb"]
-
-
-def refuse_links(*_):
-    raise PermissionError("no links here")
-
-
-def test_without_links_the_copy_is_whole_too(checkout, monkeypatch):
-    monkeypatch.setattr(os, "link", refuse_links)
-    copy(checkout)
-    assert names(checkout / "my") == [course.FIRST_NOTEBOOK, "01_second.ipynb"]
-    assert (checkout / "my" / course.FIRST_NOTEBOOK).read_bytes() == b"start"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="the way for file systems without links is not taken on Windows")
-def test_a_failed_copy_leaves_nothing_behind(checkout, monkeypatch):
-    def disk_full(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "link", refuse_links)
-    monkeypatch.setattr(Path, "read_bytes", disk_full)
-    (checkout / "my").mkdir()
-    with pytest.raises(OSError, match="No space"):
-        course.create_file(checkout / "my" / "a.ipynb", b"content")
-    assert names(checkout / "my") == []
 
 
 def test_a_learner_folder_that_cannot_be_made_is_one_plain_sentence(checkout, started, capsys):
@@ -230,7 +98,7 @@ def test_wrong_commands_are_refused(arguments, started):
     assert started == []
 
 
-def test_ctrl_c_is_left_to_jupyter(monkeypatch):
+def test_where_no_program_can_become_another_ctrl_c_is_left_to_jupyter(monkeypatch):
     class Interrupted:
         """A program that ends at the second Ctrl-C."""
 
@@ -240,14 +108,112 @@ def test_ctrl_c_is_left_to_jupyter(monkeypatch):
             self.presses += 1
             if self.presses < 3:
                 raise KeyboardInterrupt
-            return 0
+            return 5
 
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Interrupted())
-    assert course.run(["jupyter"], {}) == 0
+    assert course.wait_for(["jupyter"], {}) == 5
 
 
-def test_the_exit_code_is_that_of_jupyter():
-    assert course.run([sys.executable, "-c", "raise SystemExit(5)"], dict(os.environ)) == 5
+@pytest.mark.skipif(os.name == "nt", reason="Windows can't turn one program into another")
+def test_what_ends_the_command_ends_jupyter():
+    """However it is killed: there is one process, not one that would be left over."""
+    inner = "import os; print(os.getpid(), flush=True); os.kill(os.getpid(), 9)"
+    outer = (
+        "import os, sys; from helpers.__main__ import run\n"
+        f"run([sys.executable, '-c', {inner!r}], os.environ)"
+    )
+    with subprocess.Popen([sys.executable, "-c", outer], stdout=subprocess.PIPE, text=True) as process:
+        printed = process.communicate(timeout=60)[0]
+    assert int(printed) == process.pid
+    assert process.returncode == -9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "open_to_all"),
+    [
+        ([], False),
+        (["--ip", "127.0.0.2", "--no-browser"], False),
+        (["--ip=localhost"], False),
+        (["--ip", "::1"], False),
+        (["--ip", "0.0.0.0"], True),
+        (["--no-browser", "--ServerApp.ip=192.168.1.7"], True),
+        (["--ip=*"], True),
+        (["--ip="], True),
+        (["--ip", "::"], True),
+        (["--ip=my-computer.example.com"], True),
+    ],
+    ids=str,
+)
+def test_opening_the_server_to_the_network_is_warned_of(checkout, started, capsys, arguments, open_to_all):
+    assert course.main(["lab", *arguments]) == 7
+    printed = capsys.readouterr().out
+    assert printed.count("opens the server to the network") == open_to_all
+    assert started[0][0][-len(arguments) :] == arguments or not arguments
+
+
+@pytest.mark.parametrize("setting", ["CONFIG", "DATA", "RUNTIME"])
+def test_a_folder_that_jupyter_cannot_write_is_one_plain_sentence(
+    checkout, started, monkeypatch, capsys, setting
+):
+    """A file stands where a folder should: unlike a read-only folder, that stops an administrator as well."""
+    inside = checkout / "notebooks" / "notes.txt" / "folder"
+    monkeypatch.setenv(f"JUPYTER_{setting}_DIR", str(inside))
+    assert course.main(["lab"]) == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"Jupyter can't write to {inside} (")
+    assert printed.err.count("\n") == 1
+    assert started == []
+
+
+def test_without_a_home_folder_there_is_one_plain_sentence(checkout, started, monkeypatch, capsys):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("jupyter_core.paths.jupyter_config_dir", no_home)
+    assert course.main(["lab"]) == 1
+    assert capsys.readouterr().err.startswith("Jupyter can't write to your home folder (Could not determine")
+    assert started == []
+
+
+def start_quietly(folder, **environment):
+    """Run `lab` for a course in this folder in a process of its own, without a server; return how it went."""
+    code = """if True:
+        import sys
+        from pathlib import Path
+        from helpers import __main__ as course
+        course.ROOT = Path(sys.argv[1])
+        course.run = lambda *_: 0
+        sys.exit(course.main(["lab"]))
+    """
+    command = [sys.executable, "-c", code, folder]
+    return subprocess.run(command, env=os.environ | environment, capture_output=True)
+
+
+def test_letters_that_the_terminal_lacks_are_replaced(checkout):
+    folder = checkout / "日本 Łódź"
+    shutil.copytree(checkout / "notebooks", folder / "notebooks")
+    ran = start_quietly(folder, PYTHONIOENCODING="cp1252:strict")
+    assert ran.returncode == 0, ran.stderr
+    assert b"?? ?\xf3d?" in ran.stdout
+    assert (folder / "my" / "01_second.ipynb").is_file()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all names of files are in Unicode")
+def test_a_folder_whose_name_is_not_in_utf_8_is_one_plain_sentence(checkout):
+    folder = os.fsencode(checkout) + b"/caf\xe9"
+    shutil.copytree(os.fsencode(checkout / "notebooks"), folder + b"/notebooks")
+    ran = start_quietly(folder, PYTHONUTF8="1")
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(b"Jupyter needs names in UTF-8, and ")
+    assert ran.stderr.count(b"\n") == 1
+
+
+def test_jupyter_reads_names_in_utf_8_in_any_locale(checkout, started, monkeypatch):
+    monkeypatch.delenv("PYTHONUTF8", raising=False)
+    course.main(["lab"])
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    course.main(["lab"])
+    assert [environment["PYTHONUTF8"] for _, environment in started] == ["1", "0"]
 
 
 def answer(url):
@@ -262,6 +228,32 @@ def answer(url):
         return None
 
 
+def listen(connection_file):
+    """Return what a kernel prints, and what is heard on its port by one who does not know its keys."""
+    connection = json.loads(connection_file.read_text())
+    client = BlockingKernelClient(connection_file=str(connection_file))
+    client.load_connection_file()
+    client.start_channels()
+    ours, theirs = [], []
+    with zmq.Context() as context, context.socket(zmq.SUB) as stranger:
+        stranger.subscribe(b"")
+        stranger.connect(f"tcp://127.0.0.1:{connection['iopub_port']}")
+        try:
+            client.wait_for_ready(timeout=60)
+            for _ in range(5):  # so that a stranger who is late in connecting hears one of them
+                client.execute_interactive(
+                    "print('a secret')",
+                    timeout=60,
+                    output_hook=lambda message: ours.append(message["content"].get("text", "").strip()),
+                )
+                while stranger.poll(200):
+                    theirs.append(stranger.recv_multipart())
+        finally:
+            client.stop_channels()
+            stranger.close(linger=0)
+    return ours, theirs
+
+
 def wait_for(url, process):
     deadline = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < deadline and process.poll() is None:
@@ -274,7 +266,7 @@ def wait_for(url, process):
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot ask a program to end")
 def test_the_real_server_starts_on_loopback_and_ends(tmp_path):
     (tmp_path / "helpers").mkdir()
-    for name in ("__init__.py", "__main__.py"):
+    for name in ("__init__.py", "__main__.py", "copies.py"):
         shutil.copy(Path(course.__file__).with_name(name), tmp_path / "helpers")
     shutil.copytree(course.JUPYTER_CONFIG, tmp_path / "helpers" / course.JUPYTER_CONFIG.name)
     (tmp_path / "notebooks").mkdir()
@@ -321,6 +313,12 @@ def test_the_real_server_starts_on_loopback_and_ends(tmp_path):
         settings = json.loads(page.split('type="application/json">')[1].split("</script>")[0])
         assert "@jupyterlab/apputils-extension:announcements" in settings["disabledExtensions"]
         assert settings["extensionManager"]["can_install"] is False
+        request = urllib.request.Request(f"{server}/api/kernels?token=a-test-token", data=b"{}")
+        with urllib.request.urlopen(request, timeout=60) as response:
+            kernel = json.load(response)["id"]
+        ours, theirs = listen(Path(own["JUPYTER_RUNTIME_DIR"]) / f"kernel-{kernel}.json")
+        assert "a secret" in ours
+        assert theirs == [], "another user of this computer could read what the kernel prints"
     finally:
         process.send_signal(signal.SIGTERM)
         try:

@@ -5,8 +5,9 @@ import sys
 
 import nbformat
 import pytest
+from nbconvert.exporters import ScriptExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from refresh import KEEP_TAG, WIDGET_VIEW, clean_outputs, main, output_text
+from refresh import KEEP_TAG, NOTEBOOKS, WIDGET_VIEW, clean_outputs, main, output_text
 
 
 def code(source, *tags, **parts):
@@ -84,7 +85,7 @@ def test_metadata_is_the_same_on_every_machine(tmp_path):
     assert [cell.metadata for cell in notebook.cells] == [{}, {}]
     assert notebook.metadata == {
         "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
-        "language_info": {"name": "python"},
+        "language_info": {"name": "python", "file_extension": ".py", "mimetype": "text/x-python"},
     }
 
 
@@ -169,3 +170,11 @@ def test_cells_run_in_the_folder_of_their_notebook(tmp_path):
     (tmp_path / "beside.txt").write_text("found")
     path = write(tmp_path, code("print(open('beside.txt').read())"))
     assert refresh(path).cells[0].outputs[0].text == "found\n"
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_nbconvert_makes_a_script_that_python_runs(path):
+    notebook = nbformat.read(path, as_version=4)
+    script, resources = ScriptExporter().from_notebook_node(notebook)
+    assert resources["output_extension"] == ".py"
+    compile(script.replace("get_ipython()", "None"), path.stem, "exec")

@@ -437,7 +437,7 @@ def test_fine_tuning_is_the_same_in_both_files(method):
 
 @pytest.mark.parametrize("method", ["ntk_twice", "about", ""])
 def test_a_method_that_was_not_fine_tuned_is_named(method):
-    with pytest.raises(KeyError, match="method must be one of .*by_parts.*, but got"):
+    with pytest.raises(KeyError, match=r"method must be one of .*by_parts.*, but got"):
         results.tuned(method)
 
 

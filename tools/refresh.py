@@ -115,7 +115,8 @@ def refresh_cells(notebook, path):
     notebook.metadata = nbformat.from_dict(
         {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-            "language_info": {"name": "python"},
+            # Of what a kernel says, the parts that no machine changes: nbconvert names a script by them.
+            "language_info": {"name": "python", "file_extension": ".py", "mimetype": "text/x-python"},
         }
     )
 

@@ -1,4 +1,4 @@
-"""Fine-tune stretched models at other learning rates: a stage of `make sweep`, after make_context_extension.py.
+"""Fine-tune stretched models at other learning rates: a stage of `make sweep`, after context_extension.
 
 tuning_rates.npz holds for each of helpers.stretching.FINE_TUNED the losses after fine-tuning at 8 times the
 length, (n_seeds, n_rates, 64) in bins of 8 positions, and "about". It takes about eight minutes on two cores.
