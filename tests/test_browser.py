@@ -5,9 +5,18 @@ Works on copies in a temporary folder. Skipped where Chromium is missing, unless
 
 from pathlib import Path
 
+import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from lab import Lab, errors_in_cells, run_all, run_for_the_panel
+from lab import (
+    WIDGET_VIEW,
+    Lab,
+    errors_in_cells,
+    run_all,
+    run_for_the_panel,
+    wait_for_idle,
+    wait_for_pictures,
+)
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 PATHS = sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -194,3 +203,62 @@ def test_notebook(lab, page, path):
             picture.drag(sliders[0])
     assert page.locator(".jupyter-widgets-error-widget").count() == 0
     assert page.get_by_text("Error displaying widget").count() == 0
+
+
+def reload(page):
+    page.reload()
+    page.wait_for_function("() => window.jupyterapp", timeout=60_000)
+    page.evaluate("() => jupyterapp.restored")
+    page.locator(".jp-NotebookPanel:visible").wait_for()
+    wait_for_idle(page, 60)
+    wait_for_pictures(page)
+
+
+def test_a_saved_panel_lives_as_long_as_its_kernel_and_is_a_picture_then(lab, page):
+    lab.open(page, "00_start_here.ipynb")
+    run_all(page)
+    page.evaluate("() => jupyterapp.commands.execute('docmanager:save')")
+    saved = nbformat.read(lab.work / "00_start_here.ipynb", as_version=4)
+    outputs = [output for cell in saved.cells for output in cell.get("outputs", [])]
+    pictures = [output.data for output in outputs if "image/png" in output.get("data", {})]
+    assert pictures
+    assert not any(WIDGET_VIEW in data for data in pictures)
+
+    reload(page)  # the kernel runs on
+    picture = Picture(page, page.locator(PANEL).first)
+    picture.panel.scroll_into_view_if_needed()
+    picture.move_by_keyboard(picture.panel.locator("> .widget-hbox > *").first)
+
+    page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    page.locator(".jupyter-widgets-disconnected").first.wait_for()  # the sign that notebook 00 explains
+    wait_for_idle(page, 60)
+    page.evaluate("() => jupyterapp.commands.execute('docmanager:save')")
+    reload(page)
+    assert page.locator(PANEL).count() == 0
+    assert page.locator(".jp-RenderedImage img").count() == len(pictures)
+    assert page.get_by_text("Error displaying widget").count() == 0
+
+
+def test_the_first_move_waits_for_a_busy_kernel_still(lab, page):
+    """When JupyterLab no longer makes it wait, the sentence in notebook 00 goes, too."""
+    lab.open(page, "00_start_here.ipynb")
+    run_all(page)
+    panel = page.locator(PANEL).first
+    panel.scroll_into_view_if_needed()
+    page.evaluate(
+        """() => {
+            const kernel = jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+            window.courseBusy = true;
+            kernel.requestExecute({ code: "import time; time.sleep(4)" }).done.then(() => {
+                window.courseBusy = false;
+            });
+        }"""
+    )
+    page.wait_for_function(
+        "() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'busy'"
+    )
+    picture = Picture(page, panel)
+    handle = panel.locator(".noUi-handle").first
+    handle.focus()
+    picture.follows("the first move", lambda: handle.press("PageUp"))
+    assert not page.evaluate("() => window.courseBusy")

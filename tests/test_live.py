@@ -12,9 +12,11 @@ import threading
 import weakref
 
 import ipywidgets as widgets
+import nbformat
 import numpy as np
 import pytest
 from ipywidgets.widgets import widget
+from nbclient import NotebookClient
 from PIL import Image
 
 from helpers.drawing import PIXEL_RATIO
@@ -937,3 +939,13 @@ def test_an_error_can_be_read_on_either_theme():
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         lights.append(np.dot(linear, [0.2126, 0.7152, 0.0722]))
     assert (max(lights) + 0.05) / (min(lights) + 0.05) >= 4.5
+
+
+def test_a_notebook_that_a_program_runs_holds_pictures_alone():
+    """So that `nbconvert --execute --to html` shows them without a network."""
+    code = "from helpers.live import *\nlive(lambda figure: lambda a: f'a is {a}.', a=slider(1, 0, 3))"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    NotebookClient(notebook, kernel_name="python3").execute()
+    (output,) = notebook.cells[0].outputs
+    assert set(output.data) == {"image/png", "text/plain"}
+    assert output.data["text/plain"] == "a is 1."

@@ -31,6 +31,7 @@ from helpers.relative_bias import (
     shaw_scores,
     skew,
     t5_bias,
+    t5_bucket_starts,
     t5_buckets,
 )
 from helpers.rope import round_to_bfloat16
@@ -480,6 +481,11 @@ def test_the_notes_of_the_reference_hold():
     assert 16 not in both
     assert t5_buckets(np.array(-128)) == 15
     assert t5_buckets(np.array(-128), bidirectional=False) == 31
+
+
+def test_t5_bucket_starts_have_the_same_defaults():
+    np.testing.assert_array_equal(t5_bucket_starts(), t5_bucket_starts(32, 128, True))
+    assert not np.array_equal(t5_bucket_starts(), t5_bucket_starts(32, 129, True))
 
 
 def test_t5_defaults_are_32_buckets_to_128_both_ways():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from bad_input import frozen
+from gradients import SEVEN, agrees
 
 from helpers import attention, relative_bias, rope
 from helpers.doors import Facts, Scheme, Size, through
@@ -13,7 +14,6 @@ from helpers.sinusoidal import sinusoidal_encoding
 D_MODEL, N_HEADS, N_POSITIONS, BATCH, N = 12, 3, 10, 2, 7
 HEAD_DIM = D_MODEL // N_HEADS
 POSITIONS = frozen(np.arange(N))
-SEVEN = ["none", "sinusoidal", "learned", "shaw", "t5", "rope", "alibi"]
 # The doors that a scheme has of its own.
 USES = {
     name: tuple(
@@ -76,30 +76,6 @@ def doors(scheme, dtype=np.float64, positions=POSITIONS):
         "rotate": scheme.rotate(heads(dtype, len(positions)), positions),
         "bias": scheme.bias(heads(dtype, len(positions)), positions, positions),
     }
-
-
-def slope(value, array, index, step=1e-6):
-    """The central difference of value() along one entry of an array, which is put back."""
-    kept, sides = array[index], []
-    for moved in (kept + step, kept - step):
-        array[index] = moved
-        sides.append(value())
-    array[index] = kept
-    return (sides[0] - sides[1]) / (2 * step)
-
-
-def agrees(value, array, gradient, *, at=None, relative=1e-6):
-    """The gradient of value() equals central differences, to a share of the array's largest gradient.
-
-    at: the flat indices to try (all of them, if not given).
-    """
-    assert gradient.shape == array.shape
-    indices = [np.unravel_index(i, array.shape) for i in (range(array.size) if at is None else at)]
-    slopes = np.array([slope(value, array, index) for index in indices])
-    claimed = np.array([gradient[index] for index in indices])
-    largest = np.abs(gradient).max()
-    assert largest > 0
-    np.testing.assert_allclose(claimed, slopes, rtol=0, atol=relative * largest)
 
 
 # the three doors

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from bad_input import frozen
-from test_schemes import SEVEN, agrees
+from gradients import SEVEN, agrees
 
 from helpers.doors import Scheme
 from helpers.learned import PositionOutOfRange
