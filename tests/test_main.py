@@ -266,7 +266,7 @@ def wait_for(url, process):
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot ask a program to end")
 def test_the_real_server_starts_on_loopback_and_ends(tmp_path):
     (tmp_path / "helpers").mkdir()
-    for name in ("__init__.py", "__main__.py", "copies.py"):
+    for name in ("__init__.py", "__main__.py", "copies.py", "contents.py"):
         shutil.copy(Path(course.__file__).with_name(name), tmp_path / "helpers")
     shutil.copytree(course.JUPYTER_CONFIG, tmp_path / "helpers" / course.JUPYTER_CONFIG.name)
     (tmp_path / "notebooks").mkdir()
