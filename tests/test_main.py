@@ -233,6 +233,7 @@ def listen(connection_file):
     connection = json.loads(connection_file.read_text())
     client = BlockingKernelClient(connection_file=str(connection_file))
     client.load_connection_file()
+    client.hb_channel.time_to_dead = 30  # a busy machine may let a kernel wait for more than the usual second
     client.start_channels()
     ours, theirs = [], []
     with zmq.Context() as context, context.socket(zmq.SUB) as stranger:
