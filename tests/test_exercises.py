@@ -288,7 +288,15 @@ def test_not_implemented_is_not_yet(error):
 
 @pytest.mark.parametrize(
     "error",
-    [RecursionError("deep"), MemoryError(), ZeroDivisionError("zero"), SystemExit(), AssertionError()],
+    [
+        RecursionError("deep"),
+        MemoryError(),
+        ZeroDivisionError("zero"),
+        SystemExit(),
+        AssertionError(),
+        StopIteration(),
+        GeneratorExit(),
+    ],
 )
 def test_other_exceptions_end_in_a_sentence(error):
     def function(x):
@@ -328,6 +336,25 @@ def test_the_first_difference_is_shown_for_large_answers():
 
     wanted = "1 of 100 numbers differ; the first is at [3, 4]:\n  yours: 7\n  right: 0"
     assert wanted in large.verdict(function)
+
+
+@pytest.mark.parametrize(
+    ("window_line", "sharpened_line", "hint"),
+    [
+        (-0.1, 0, "so small a change is no dilution"),
+        (0, 0, "so small changes are no failures"),
+        (-0.1, -0.1, "sharpening has to give back only 0.05"),
+    ],
+)
+def test_a_line_of_ones_own_between_failure_and_none_gets_a_hint(window_line, sharpened_line, hint):
+    def function(start, window, sharpened):
+        if start > 0.1:
+            return "vector"
+        if sharpened < sharpened_line:
+            return "dilution"
+        return "distance" if window < window_line else "none"
+
+    assert f"\nHint: {hint}" in check.EXERCISES["which_failure"].verdict(function)
 
 
 # progress

@@ -25,6 +25,14 @@ globals().update(EXERCISES)
 __all__ = ["EXERCISES", "ClaimFailed", "claim", "progress", *EXERCISES]
 
 
+def __getattr__(name: str) -> object:
+    """Say of a check that is gone what a copy of a notebook from before an update may still call."""
+    raise AttributeError(
+        f"there is no check.{name} in the installed course: your notebook is from another version of it. "
+        "Start the course again (make lab): it says how to get the newer notebook beside yours."
+    )
+
+
 def progress() -> None:
     """Print, notebook by notebook, which exercises were solved on this machine."""
     for notebook in sorted({one.notebook for one in EXERCISES.values()}):

@@ -10,28 +10,22 @@ from helpers.check.exercises import Exercise
 NOTEBOOK = "06"
 
 
-def _diagnosis(start: float, window: float, sharpened: float) -> str:
-    if start > 0.1:
-        return "vector"
-    if sharpened < -0.05:
-        return "dilution"
-    return "distance" if window < -0.1 else "none"
+def _by(window_line: float = -0.1, sharpened_line: float = -0.05, window_first: bool = False) -> Callable:
+    """Return a diagnosis that asks for changes below these lines."""
+
+    def diagnosis(start: float, window: float, sharpened: float) -> str:
+        if start > 0.1:
+            return "vector"
+        if window_first and window < window_line:
+            return "distance"
+        if sharpened < sharpened_line:
+            return "dilution"
+        return "distance" if window < window_line else "none"
+
+    return diagnosis
 
 
-def _by_window_first(start: float, window: float, sharpened: float) -> str:
-    if start > 0.1:
-        return "vector"
-    if window < -0.1:
-        return "distance"
-    return "dilution" if sharpened < -0.05 else "none"
-
-
-def _any_gain(start: float, window: float, sharpened: float) -> str:
-    if start > 0.1:
-        return "vector"
-    if sharpened < -0.05:
-        return "dilution"
-    return "distance" if window < 0 else "none"
+_diagnosis = _by()
 
 
 def _any_change(start: float, window: float, sharpened: float) -> str:
@@ -62,12 +56,19 @@ which_failure = Exercise(
     _tests,
     {
         "a window helps against dilution, too, since it takes far keys away. Ask sharpening first.": (
-            _by_window_first
+            _by(window_first=True)
         ),
+        "a window helps against dilution, too: ask sharpening first. And ask a window to give back at least "
+        "0.1: so small a change is no failure.": _by(window_line=0, window_first=True),
         "unseen vectors come first: a window helps against them, too.": lambda start, window, sharpened: (
             "distance" if window < -0.1 and sharpened >= -0.05 else _diagnosis(start, window, sharpened)
         ),
-        "so small a change is no failure: ask a window to give back at least 0.1.": _any_gain,
+        "so small a change is no failure: ask a window to give back at least 0.1.": _by(window_line=0),
+        "so small a change is no dilution: ask sharpening to give back at least 0.05.": _by(sharpened_line=0),
+        "so small changes are no failures: ask a window to give back at least 0.1, and sharpening 0.05.": _by(
+            window_line=0, sharpened_line=0
+        ),
+        "sharpening has to give back only 0.05, not 0.1.": _by(sharpened_line=-0.1),
         "a cure lowers the loss: ask for changes below −0.1 and −0.05.": lambda start, window, sharpened: (
             "vector" if start > 0.1 else _diagnosis(0, -window, -sharpened)
         ),

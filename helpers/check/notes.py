@@ -7,20 +7,31 @@ import platformdirs
 
 
 def folder() -> Path:
-    """Return where solved exercises are noted: the system's folder for data, or COURSE_PROGRESS if set."""
+    """Return where solved exercises are noted: the system's folder for data, or COURSE_PROGRESS if set.
+
+    Raises OSError if there is none.
+    """
     chosen = os.environ.get("COURSE_PROGRESS")
-    return (
-        Path(chosen) if chosen else Path(platformdirs.user_data_dir("positional-encodings-course")) / "solved"
-    )
+    if chosen:
+        return Path(chosen)
+    try:
+        data = Path(platformdirs.user_data_dir("positional-encodings-course"))
+    except Exception:  # each system has its own
+        data = Path()
+    if not data.is_absolute():
+        raise OSError("this user has no folder for data; the variable COURSE_PROGRESS may name one")
+    return data / "solved"
 
 
 def note(notebook: str, name: str) -> str:
     """Note that an exercise is solved; return what is to be said if that is not possible."""
+    where = ""
     try:
+        where = f" in {folder()}"
         folder().mkdir(parents=True, exist_ok=True)
         (folder() / f"{notebook}-{name}").touch()
-    except OSError as error:
-        return f" (It can't be noted in {folder()}: {error.strerror or error}.)"
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        return f" (It can't be noted{where}: {getattr(error, 'strerror', None) or error}.)"
     return ""
 
 
@@ -28,5 +39,5 @@ def solved(notebook: str, name: str) -> bool:
     """Return whether an exercise was ever solved on this machine."""
     try:
         return (folder() / f"{notebook}-{name}").exists()
-    except OSError:
+    except (OSError, ValueError):
         return False

@@ -135,7 +135,7 @@ def _judge(k: np.ndarray, q: np.ndarray, distance: int) -> str:
     best = int(scores.argmax())
     if best != distance:
         return f"  its score is highest at distance {best}, not at {distance}"
-    if scores[best] < (1 - 1e-9) * np.linalg.norm(k) * np.linalg.norm(q):
+    if scores[best] < (1 - 1e-6) * np.linalg.norm(k) * np.linalg.norm(q):
         return "  it is strongest there, but not as strong as a key of its length can be"
     return ""
 
