@@ -1,5 +1,6 @@
 """`python -m helpers lab` starts the course the same way on every system; `lecture 04` shows a notebook as
-slides, `slides` writes all of them for a browser alone, and `fresh 02` copies one anew.
+slides, `slides` writes all of them for a browser alone, `fresh 02` copies one anew, and `model` fetches the
+language model that notebook 08 opens.
 
 The learner works in `my/`, on copies of the notebooks that the course ships in `notebooks/`. So running the
 course never changes what was shipped, and an update never meets a learner's edits.
@@ -239,6 +240,17 @@ def fresh(args, _):
     return 0
 
 
+def model(args, _):
+    """Fetch the language model of notebook 08."""
+    from helpers import fetch_model
+
+    try:
+        fetch_model.fetch()
+    except (fetch_model.CannotFetch, ValueError) as problem:
+        raise CannotStart(str(problem)) from None
+    return 0
+
+
 def build_parser():
     """Return the parser; each command names the function that runs it, and whether it passes arguments on."""
     parser = argparse.ArgumentParser(prog="python -m helpers", allow_abbrev=False, description="The course.")
@@ -277,6 +289,13 @@ def build_parser():
     )
     command.add_argument("notebook", help="its number, such as 02")
     command.set_defaults(run=fresh, passes_on=False)
+    command = commands.add_parser(
+        "model",
+        allow_abbrev=False,
+        help="fetch the language model of notebook 08",
+        description="Fetch the language model that notebook 08 opens (93 MB), unless it is there.",
+    )
+    command.set_defaults(run=model, passes_on=False)
     return parser
 
 
