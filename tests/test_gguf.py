@@ -1,4 +1,4 @@
-"""Reading GGUF files (notebook 08): the numbers of each kind of tensor, and files that are not as they say."""
+"""Reading GGUF files (notebook 08): the numbers of each kind of tensor, and files not as they say."""
 
 import hashlib
 import random
