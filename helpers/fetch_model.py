@@ -81,6 +81,10 @@ def fetch(say: Callable[[str], None] = _say) -> Path:
             unpack(download(Path(work)), Path(work))
             os.replace(Path(work) / LICENCE, folder() / LICENCE)
             os.replace(Path(work) / NAME, folder() / NAME)
+    except KeyboardInterrupt:
+        raise CannotFetch(
+            "Stopped: nothing of the model is left, and the same command starts again."
+        ) from None
     except OSError as problem:
         raise CannotFetch(f"The model could not be written to {folder()} ({problem}).") from None
     say(f"The language model is there: {folder() / NAME}")

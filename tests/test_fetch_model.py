@@ -100,7 +100,7 @@ def test_what_fails_leaves_nothing_and_says_what_to_do(what, home, pip):
 
 def test_an_interrupt_leaves_nothing(home, pip):
     pip.interrupt = True
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(fetch_model.CannotFetch, match="nothing of the model is left"):
         fetch_model.fetch(lambda text: None)
     assert left(home) == []
 
