@@ -1,5 +1,6 @@
 """`python -m helpers lab` starts the course the same way on every system; `lecture 04` shows a notebook as
-slides, `slides` writes all of them for a browser alone, `fresh` puts clean copies beside the learner's own.
+slides, `slides` writes all of them for a browser alone, `fresh` puts clean copies beside the learner's own,
+and `model` fetches the language model that helpers/language_model.py runs.
 
 The learner works in `my/`, on copies of the notebooks that the course ships in `notebooks/`. So running the
 course never changes what was shipped, and an update never meets a learner's edits.
@@ -251,6 +252,17 @@ def fresh(args, _):
     return 0
 
 
+def model(args, _):
+    """Fetch the language model of notebook 08."""
+    from helpers import fetch_model
+
+    try:
+        fetch_model.fetch()
+    except (fetch_model.CannotFetch, ValueError) as problem:
+        raise CannotStart(str(problem)) from None
+    return 0
+
+
 def build_parser():
     """Return the parser; each command names the function that runs it, and whether it passes arguments on."""
     parser = argparse.ArgumentParser(prog="python -m helpers", allow_abbrev=False, description="The course.")
@@ -291,6 +303,13 @@ def build_parser():
         "notebook", nargs="*", help="its number, such as 02 (default: all with a newer version than yours)"
     )
     command.set_defaults(run=fresh, passes_on=False)
+    command = commands.add_parser(
+        "model",
+        allow_abbrev=False,
+        help="fetch a published language model",
+        description="Fetch the language model that helpers/language_model.py runs (93 MB), unless it is there.",
+    )
+    command.set_defaults(run=model, passes_on=False)
     return parser
 
 

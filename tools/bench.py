@@ -581,6 +581,64 @@ def gradients_of_all_schemes(others) -> None:
     print(f"  {'the largest of all: aim 1e-5':<{WIDTH}} {largest:>14.1e}")
 
 
+# --- The language model ---
+
+
+def language_model() -> None:
+    """Measure reading and writing with the model of notebook 08, beside others with the same weights."""
+    import bench_language_model as others
+
+    from helpers import fetch_model
+    from helpers import language_model as lm
+
+    if (path := fetch_model.find()) is None:
+        print(f"\nThe language model, left out. {fetch_model.MISSING}")
+        return
+    model = lm.open_model(path)
+    tokens = lm.encode(model, (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8"))[:512]
+    cache = lm.forward(model, tokens).cache
+    for name, module in (("PyTorch", others.torch), ("llama-cpp-python", others.llama_cpp)):
+        if module is None:
+            print(f"\n({name} is not installed, and left out)")
+    theirs = others.torch and others.TorchModel(model)
+    logits = {"NumPy (the course)": lm.forward(model, tokens).logits[-1]}
+    for threads in (1, 2):
+        reading = {
+            "NumPy (the course)": lambda: lm.forward(model, tokens),
+            "the floor: the products with the weights alone": others.products(model, len(tokens)),
+        }
+        writing = {
+            "NumPy (the course)": lambda: lm.forward(model, [5], cache=cache),
+            "the floor: the products with the weights alone": others.products(model, 1),
+        }
+        if theirs:
+            others.torch.set_num_threads(threads)
+            first, kept = theirs.read(tokens)
+            logits["PyTorch"] = first[-1].numpy()
+            reading["PyTorch (float32)"] = lambda: theirs.read(tokens)
+            writing["PyTorch (float32)"] = partial(theirs.read, np.array([5]), kept)
+        if others.llama_cpp:
+            file = others.LlamaCpp(str(path), threads)
+            logits["llama.cpp"] = file.read(tokens)[-1].copy()
+            reading["llama.cpp (weights in blocks of 4 bits)"] = partial(file.read, tokens)
+            writing["llama.cpp (weights in blocks of 4 bits)"] = partial(file.read_on, 5, len(tokens))
+        with threadpool_limits(threads):
+            for what, count, calls in (
+                ("Reading 512 tokens", 512, reading),
+                ("Writing one more", 1, writing),
+            ):
+                title = f"{what}, SmolLM2-135M, {threads} thread{'s' * (threads > 1)}"
+                times = compare(title, {name: (call, 1) for name, call in calls.items()}, seconds=10)
+                rates = {name: count / statistics.median(values) for name, values in times.items()}
+                print("  tokens a second:", ", ".join(f"{rate:,.0f}" for rate in rates.values()))
+                if theirs:
+                    ratio = rates["PyTorch (float32)"] / rates["NumPy (the course)"]
+                    print(f"  {'NumPy / PyTorch: aim 2.0':<{WIDTH}} {ratio:>14.2f}")
+    for name, found in logits.items():
+        best = np.argsort(-found)[:3].tolist()
+        print(f"  the likeliest next tokens of {name}: {lm.decode(model, best)!r}, {found[best].round(3)}")
+
+
 GROUPS = {
     "slider": slider_step,
     "memory": memory_of_steps,
@@ -588,6 +646,7 @@ GROUPS = {
     "rotation": rotation,
     "tables": tables,
     "kernel": notebook_kernel,
+    "model": language_model,
     "training": training_as_the_course_does,  # last, since it changes the environment
 }
 
