@@ -307,7 +307,7 @@ def build_parser():
         "model",
         allow_abbrev=False,
         help="fetch a published language model",
-        description="Fetch the language model that helpers/language_model.py runs (93 MB), unless it is there.",
+        description="Fetch the model that helpers/language_model.py runs (93 MB), unless it is there.",
     )
     command.set_defaults(run=model, passes_on=False)
     return parser
