@@ -30,9 +30,18 @@ RECALL = ("recall.train", "recall.of_recall")
 
 
 def folder() -> Path:
-    """Return the folder of kept models: the system's cache folder, or COURSE_CACHE if that is set."""
+    """Return the folder of kept models: the system's cache folder, or COURSE_CACHE if that is set.
+
+    A user without a home has none; then it is one for temporary files, and what is kept is gone one day.
+    """
     chosen = os.environ.get("COURSE_CACHE")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("positional-encodings-course"))
+    if chosen:
+        return Path(chosen)
+    try:
+        found = Path(platformdirs.user_cache_dir("positional-encodings-course"))
+    except Exception:  # each system has its own
+        found = Path()
+    return found if found.is_absolute() else Path(tempfile.gettempdir()) / f"course-models-{os.getuid()}"
 
 
 def code_version(*schemes: str, more: Sequence[str] = ()) -> str:

@@ -473,3 +473,17 @@ def test_a_folder_that_may_not_be_written_to(path, folder, monkeypatch):
     folder.chmod(stat.S_IRWXU)
     assert same(cache.load(path))
     assert [file.name for file in folder.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows always has a folder for the user")
+@pytest.mark.parametrize("home", [RuntimeError, "~/.cache"])
+def test_a_user_without_a_home_keeps_models_among_temporary_files(monkeypatch, tmp_path, home):
+    def user_cache_dir(name):
+        if home is RuntimeError:
+            raise RuntimeError("no home")
+        return f"{home}/{name}"
+
+    monkeypatch.delenv("COURSE_CACHE", raising=False)
+    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", user_cache_dir)
+    monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path))
+    assert cache.folder() == tmp_path / f"course-models-{os.getuid()}"
