@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = 240  # a mutant that runs for ever is noticed, too
+SECONDS = 600  # a mutant that runs for ever is noticed, too
 OTHER = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
