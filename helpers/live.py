@@ -191,8 +191,6 @@ class Panel:
             control.layout.flex = "0 0 auto" if isinstance(control, widgets.Checkbox) else "1 1 310px"
             control.layout.width, control.layout.max_width = "auto", "480px"
             control.layout.margin = "2px 18px 2px 2px"
-            # Where a label and its slider have no room beside each other, the slider goes below.
-            control.layout.flex_flow, control.layout.height = "row wrap", "auto"
         self._row = widgets.HBox([*controls.values()], layout=widgets.Layout(flex_flow="row wrap"))
         self.box = widgets.VBox([self._row, self.image, self.caption])
         self._on_change()
