@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from trusted import faults, few, many, reference, untested
 
-from helpers.learned import LearnedTable, PositionOutOfRange, minilm_table, position_ids, repeat_last_row
+from helpers.learned import (
+    LearnedTable,
+    PositionOutOfRange,
+    interpolation_r2,
+    minilm_table,
+    position_ids,
+    principal_coordinates,
+    r_squared,
+    repeat_last_row,
+    step_operator,
+    turning_planes,
+)
 
 REFERENCE = reference("learned_positions")
 FAULTS = faults("learned table", "position ids")
@@ -355,3 +366,70 @@ def test_a_mask_without_an_axis_is_refused():
 @pytest.mark.parametrize("name", ["offset", "padded"])
 def test_offset_and_padded_must_be_integers(name, bad):
     refuses(lambda: position_ids(np.array([1, 1]), **{name: bad}), TypeError, name, bad)
+
+
+# How a table is analysed in notebook 03
+
+
+def circles(n, *angles):
+    """Rows that turn by these angles, in a plane each: (n, 2 * len(angles))."""
+    turns = np.outer(np.arange(n), angles)
+    return np.stack([np.cos(turns), np.sin(turns)], axis=-1).reshape(n, -1)
+
+
+def test_principal_coordinates_keep_all_distances_and_are_ordered():
+    rows = np.random.default_rng(0).normal(size=(9, 4)) * [1, 5, 3, 2] + 7
+    coordinates, variances = principal_coordinates(rows, 4)
+    assert coordinates.shape == (9, 4)
+    np.testing.assert_allclose(coordinates.mean(axis=0), 0, atol=1e-12)
+    apart = [np.linalg.norm(each[:, None] - each, axis=-1) for each in (rows, coordinates)]
+    np.testing.assert_allclose(*apart, atol=1e-12)
+    np.testing.assert_allclose(variances, np.linalg.eigvalsh(np.cov(rows.T, bias=True))[::-1])
+    np.testing.assert_allclose(variances, coordinates.var(axis=0))
+    np.testing.assert_allclose(principal_coordinates(rows, 2)[0], coordinates[:, :2])
+
+
+def test_as_many_components_as_rows_or_columns_and_no_more():
+    rows = np.random.default_rng(0).normal(size=(3, 5))
+    assert principal_coordinates(rows, 3)[0].shape == (3, 3)
+    with pytest.raises(ValueError, match=r"^n_components must be at most 3, but got 4$"):
+        principal_coordinates(rows, 4)
+
+
+def test_the_step_operator_of_circles_is_a_rotation():
+    step = step_operator(circles(12, 0.7))
+    np.testing.assert_allclose(step, [[np.cos(0.7), -np.sin(0.7)], [np.sin(0.7), np.cos(0.7)]], atol=1e-12)
+
+
+def test_a_step_operator_needs_more_rows_than_columns():
+    assert step_operator(np.eye(3)[:, :2]).shape == (2, 2)
+    with pytest.raises(ValueError, match="more rows than columns"):
+        step_operator(np.eye(3))
+
+
+def test_turning_planes_are_found_again_fastest_first():
+    mixed = circles(20, 0.3, 1.1) @ np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0]
+    angles, planes = turning_planes(mixed)
+    np.testing.assert_allclose(angles, [1.1, 0.3])
+    np.testing.assert_allclose(planes, np.exp(1j * np.outer(np.arange(20), [1.1, 0.3])), atol=1e-9)
+
+
+def test_straight_lines_explain_a_straight_table_and_not_a_wild_one():
+    line = np.outer(np.arange(11), [1.0, -2.0])
+    assert interpolation_r2(line, 5) == pytest.approx(1)
+    assert interpolation_r2(circles(11, np.pi), 2) < 0
+    # Rows 0, 2 and 4 are kept, 1 and 3 are guessed as the means of their neighbours.
+    rows = np.array([[0.0], [3.0], [2.0], [1.0], [4.0]])
+    assert interpolation_r2(rows, 2) == pytest.approx(1 - (4 + 4) / (1 + 1))
+
+
+@pytest.mark.parametrize(("shape", "gap"), [((5,), 2), ((2, 3), 2)])
+def test_rows_that_leave_nothing_between_are_named(shape, gap):
+    with pytest.raises(ValueError, match=r"^rows must be a matrix of more than 2 rows"):
+        interpolation_r2(np.ones(shape), gap)
+
+
+def test_r_squared_is_one_for_the_truth_and_zero_for_the_mean():
+    actual = np.array([[1.0, 2.0], [3.0, 6.0]])
+    assert r_squared(actual, actual) == 1
+    assert r_squared(actual, np.broadcast_to(actual.mean(axis=0), (2, 2))) == 0
