@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trusted import exact_angle, exact_sine_cosine, faults, few, many, reference, untested
 
+from helpers import sinusoidal
 from helpers.sinusoidal import shift_matrix, sinusoidal_encoding, wavelengths
 
 REFERENCE = reference("sinusoidal")
@@ -522,3 +523,28 @@ def test_an_unknown_layout_is_refused_and_the_known_ones_are_named(bad):
 @pytest.mark.parametrize("bad", [None, 0, True, ["interleaved"]], ids=repr)
 def test_a_layout_that_is_no_text_is_refused(bad):
     refuses(lambda: sinusoidal_encoding(3, 4, layout=bad), TypeError, "layout", bad)
+
+
+# How much of scores the offset explains (notebook 02)
+
+
+def test_scores_of_the_offset_alone_are_explained_whole_and_others_hardly():
+    offsets = np.arange(30) - np.arange(30)[:, None]
+    assert sinusoidal.offset_share(np.cos(offsets)) == pytest.approx(1)
+    assert sinusoidal.offset_share(offsets**3) == pytest.approx(1)
+    noise = np.random.default_rng(0).normal(size=(200, 200))
+    assert 0 < sinusoidal.offset_share(noise) < 0.03
+    assert sinusoidal.offset_share(np.add.outer(np.arange(30), np.arange(30))) < 0.01
+
+
+def test_the_share_is_what_the_means_of_diagonals_leave():
+    scores = np.array([[1.0, 3.0], [1.0, -1.0]])
+    diagonals = [[1.0, -1.0], [3.0], [1.0]]
+    within = sum(np.var(one) * len(one) for one in diagonals) / 4
+    assert sinusoidal.offset_share(scores) == pytest.approx(1 - within / scores.var())
+
+
+@pytest.mark.parametrize("scores", [np.ones((2, 3)), np.ones((3, 3)), np.arange(6).reshape(2, 3)])
+def test_scores_that_are_not_square_or_all_equal_are_named(scores):
+    with pytest.raises(ValueError, match=r"^scores must be square and not all equal, but got shape"):
+        sinusoidal.offset_share(scores)
