@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import platformdirs
 
 from helpers import versions
+from helpers.places import user_folder
 from helpers.schemes import SCHEMES
 from helpers.text import corpus
 
@@ -37,11 +37,7 @@ def folder() -> Path:
     chosen = os.environ.get("COURSE_CACHE")
     if chosen:
         return Path(chosen)
-    try:
-        found = Path(platformdirs.user_cache_dir("positional-encodings-course"))
-    except Exception:  # each system has its own
-        found = Path()
-    return found if found.is_absolute() else Path(tempfile.gettempdir()) / f"course-models-{os.getuid()}"
+    return user_folder("cache") or Path(tempfile.gettempdir()) / "positional-encodings-course"
 
 
 def code_version(*schemes: str, more: Sequence[str] = ()) -> str:

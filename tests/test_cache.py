@@ -76,7 +76,7 @@ def test_the_folder_is_the_one_that_is_set(folder):
 @pytest.mark.parametrize("value", [None, ""])
 def test_without_a_choice_it_is_the_systems_folder(monkeypatch, value):
     monkeypatch.delenv("COURSE_CACHE") if value is None else monkeypatch.setenv("COURSE_CACHE", value)
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda name: f"/caches/{name}")
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: f"/caches/{name}")
     assert cache.folder() == Path("/caches/positional-encodings-course")
 
 
@@ -484,6 +484,6 @@ def test_a_user_without_a_home_keeps_models_among_temporary_files(monkeypatch, t
         return f"{home}/{name}"
 
     monkeypatch.delenv("COURSE_CACHE", raising=False)
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", user_cache_dir)
+    monkeypatch.setattr("platformdirs.user_cache_dir", user_cache_dir)
     monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path))
-    assert cache.folder() == tmp_path / f"course-models-{os.getuid()}"
+    assert cache.folder() == tmp_path / "positional-encodings-course"

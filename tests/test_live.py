@@ -106,6 +106,12 @@ def test_a_log_slider_can_go_below_one():
     assert [label for label, _ in control.options][:4] == ["0.0625", "0.08", "0.1", "0.12"]
 
 
+@pytest.mark.parametrize(("value", "low", "high"), [(5, 0, 10), (5, -1, 10), (20, 1, 10), (0.5, 1, 10)])
+def test_a_log_slider_without_room_is_named(value, low, high):
+    with pytest.raises(ValueError, match=f"^value must be from low to high, .* but got {value} in {low} to"):
+        log_slider(value, low, high)
+
+
 def test_a_log_slider_shows_thousands():
     assert log_slider(10_000, 10, 1_000_000).label == "10,000"
 
@@ -849,6 +855,7 @@ def test_what_is_closed_keeps_no_picture(kernel):
     gc.collect()
     assert figure() is None
     old._on_change()  # what comes late does nothing
+    assert list(old._repr_mimebundle_()[0]) == ["text/plain"]  # Out[1] can still be asked for
 
 
 @pytest.mark.parametrize("cells", [("one", "two"), (None, None)])

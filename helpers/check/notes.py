@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-import platformdirs
+from helpers.places import user_folder
 
 
 def folder() -> Path:
@@ -14,11 +14,8 @@ def folder() -> Path:
     chosen = os.environ.get("COURSE_PROGRESS")
     if chosen:
         return Path(chosen)
-    try:
-        data = Path(platformdirs.user_data_dir("positional-encodings-course"))
-    except Exception:  # each system has its own
-        data = Path()
-    if not data.is_absolute():
+    data = user_folder("data")
+    if data is None:
         raise OSError("this user has no folder for data; the variable COURSE_PROGRESS may name one")
     return data / "solved"
 

@@ -121,10 +121,11 @@ def explorer() -> Callable[..., Any]:
             for line_at, threshold in zip(thresholds, (low, high), strict=True):
                 line_at.set_ydata([threshold, threshold])
             name = dict(map(reversed, PANEL_METHODS))[method]
-            crossed = ", ".join(map(str, _PAIRS[new_land])) or "none"
+            crossed = ", ".join(map(str, _PAIRS[new_land]))
+            untrained = f"untrained angles for pairs {crossed}" if crossed else "no untrained angles"
             seen = (
                 f"{name}, factor {number(factor)}, thresholds {number(low)} and {number(high)} turns: "
-                f"untrained angles for pairs {crossed}. Pair {pair} turned {number(turns(old)[pair], 2)} "
+                f"{untrained}. Pair {pair} turned {number(turns(old)[pair], 2)} "
                 f"times in training, now {number(reached[pair], 2)}"
             )
 
