@@ -39,7 +39,7 @@ help:
 	@echo "make lint     check the style of code and notebooks"
 	@echo "make refresh  run all notebooks again and store their output"
 	@echo "make bench    measure how fast the helpers are"
-	@echo "make sweep    train all models of notebooks 06 and 07 again (two hours on two cores, in stages)"
+	@echo "make sweep    train all models of notebooks 06 and 07 again (two and a half hours on two cores, in stages)"
 	@echo "make lock     resolve the pinned versions anew"
 	@echo "make clean    remove the environment and caches (never my/)"
 

@@ -401,7 +401,8 @@ def test_each_try_of_a_scheme_has_all_measures():
 
 def test_recall_has_all_measures():
     distances = len(recall.DISTANCES)
-    expected = {f"stretched/{method}": (distances,) for method in METHODS}
+    expected = {f"stretched/{method}": (3, distances) for method in METHODS}
+    expected |= {"stretched/home": (3, len(recall.HOME))}
     for line in race.lines():
         n = len(results.recalled(line, "seed"))
         own = {"home": (n, len(recall.HOME)), "recall": (n, distances), "right key": (n, distances)}
