@@ -7,7 +7,6 @@ about a quarter of a minute a mutant. Survivors may be harmless (a message, a sp
 
 import argparse
 import ast
-import copy
 import os
 import random
 import shutil
@@ -112,7 +111,7 @@ def main() -> None:
                 print(f"{number:>4} left out {module}: its tests fail as it is", flush=True)
                 continue
             source = (ROOT / module).read_text(encoding="utf-8")
-            changed, words = mutate(copy.copy(source), rng)
+            changed, words = mutate(source, rng)
             (folder / module).write_text(changed, encoding="utf-8")
             survived = not notices(folder, known[module])
             (folder / module).write_text(source, encoding="utf-8")
